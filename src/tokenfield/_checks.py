@@ -1,0 +1,121 @@
+"""Front-door checks, shared by every room. Shapes are always checked; values only when they are known (not traced)."""
+
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jaxtyping import Array
+
+from tokenfield.errors import InputError
+
+# What a parameter may be. The annotations tell the spec how to read it; the checks below do the refusing.
+Scalar = Annotated[Any, "scalar"]
+Vector = Annotated[Any, "vector"]
+Matrix = Annotated[Any, "matrix"]
+
+
+def traced(tree: Any) -> bool:
+    """Whether any leaf is being traced by jit, grad or vmap, so that its values cannot be looked at."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def real_array(name: str, value: Any, like: str = "an array of real numbers") -> Any:
+    """`value` as a floating-point array; float32 stays float32, whole numbers become the default float.
+
+    What is not a JAX array stays numpy, so that its values can be looked at even inside jit.
+    """
+    if isinstance(value, jax.Array):
+        array = value
+    else:
+        try:
+            array = np.asarray(value)
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"Argument `{name}` must be {like}, but {_brief(value)} is ragged or not numbers."
+            ) from error
+    kind = np.dtype(array.dtype)
+    if kind == np.bool_ or not (np.issubdtype(kind, np.integer) or np.issubdtype(kind, np.floating)):
+        raise InputError(
+            f"Argument `{name}` must be {like}, but has dtype {kind}. Convert it first, e.g. with `.astype(float)`."
+        )
+    if np.issubdtype(kind, np.floating) and kind.itemsize < 4:
+        raise InputError(
+            f"Argument `{name}` has dtype {kind}, too coarse for a flow. Use float64, or float32 if asked."
+        )
+    return array.astype(kind if kind == np.float32 else jnp.result_type(float))
+
+
+def finite(name: str, array: Any, what: str = "entry") -> Array:
+    """A JAX array without NaN and infinity; where there is one, say where."""
+    if not traced(array):
+        values = np.asarray(array)
+        bad = np.argwhere(~np.isfinite(values))
+        if len(bad):
+            where = tuple(int(i) for i in bad[0])
+            at = f"{what} {where if len(where) != 1 else where[0]}" if where else "its value"
+            more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+            raise InputError(
+                f"Argument `{name}` must be finite, but {at} is {values[where]}{more}. Remove or repair it."
+            )
+    return jnp.asarray(array)
+
+
+def scalar(name: str, value: Any) -> Array:
+    """One finite real number, as an array of shape (); it may be traced."""
+    array = real_array(name, value, like="one real number")
+    if array.ndim != 0:
+        raise InputError(
+            f"Argument `{name}` must be one number, but has shape {array.shape}. For several values, use jax.vmap."
+        )
+    return finite(name, array)
+
+
+def number(name: str, value: Any, positive: bool = False) -> float:
+    """One finite real number that is known, as a plain float."""
+    array = real_array(name, value, like="one real number")
+    if traced(array):
+        raise InputError(f"Argument `{name}` must be a plain number; it cannot be traced by jit, grad or vmap.")
+    if array.ndim != 0 or not np.isfinite(plain := float(array)):
+        raise InputError(f"Argument `{name}` must be one finite number, but is {_brief(value)}.")
+    if positive and not plain > 0:
+        raise InputError(f"Argument `{name}` must be positive, but is {plain:g}.")
+    return plain
+
+
+def whole(name: str, value: Any, least: int, what: str) -> int:
+    """A whole number of at least `least`; it decides a shape, so it must be a plain integer."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputError(f"Argument `{name}` must be a whole number ({what}), but is {_brief(value)}.")
+    if value < least:
+        raise InputError(f"Argument `{name}` must be at least {least} ({what}), but is {value}.")
+    return int(value)
+
+
+def matrix(name: str, value: Any) -> Array | None:
+    """A parameter matrix: None for the identity, a number c for c times the identity, or a two-dimensional array."""
+    if value is None:
+        return None
+    array = real_array(name, value, like="a matrix, a number c (for c·I) or None (for I)")
+    if array.ndim not in (0, 2):
+        raise InputError(
+            f"Argument `{name}` must be a matrix of shape (rows, d) or one number, but has shape {array.shape}."
+        )
+    return finite(name, array)
+
+
+def fits(name: str, value: Array | None, d: int, square: bool = False) -> None:
+    """A parameter matrix must have d columns (and d rows, where it returns a token)."""
+    if value is None or value.ndim == 0:
+        return
+    if value.shape[1] != d or (square and value.shape[0] != d):
+        wanted = f"(d, d) = ({d}, {d})" if square else f"(rows, d) = (rows, {d})"
+        raise InputError(
+            f"Argument `{name}` must have shape {wanted}, but has shape {value.shape}. The tokens have d = {d}."
+        )
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

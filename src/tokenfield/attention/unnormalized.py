@@ -1,0 +1,56 @@
+"""Unnormalized attention, the kernel of the USA model."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from tokenfield._checks import Matrix, Scalar
+from tokenfield.attention.base import AbstractDotProduct, apply, dot_product_parameters
+from tokenfield.measures import Tokens
+from tokenfield.summation import AbstractSummation
+
+
+class Unnormalized(AbstractDotProduct):
+    r"""$\Gamma_\mu(x) = \int e^{\beta\langle Qx, Ky\rangle} V y \, d\mu(y)$.
+
+    [rigollet2025, equation (USA)]. With `scaled=True` time is measured in units of $e^{-\beta}$: the kernel is
+    $e^{\beta(\langle Qx, Ky\rangle - 1)}$: on the sphere with Q = K = I it never exceeds 1, so any β is finite, where
+    the plain kernel leaves double precision near β = 700. The trajectories are the same; only the clock differs.
+
+    >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
+    >>> Unnormalized(beta=0.0)(mu, [1.0, 0.0]).tolist()
+    [0.5, 0.5]
+    >>> Unnormalized(beta=1e4, scaled=True)(mu, [1.0, 0.0]).tolist()
+    [0.5, 0.0]
+    """
+
+    beta: Float[Array, ""]
+    Q: Array | None
+    K: Array | None
+    V: Array | None
+    A: Array | None
+    scaled: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        beta: Scalar = 1.0,
+        Q: Matrix = None,
+        K: Matrix = None,
+        V: Matrix = None,
+        A: Matrix = None,
+        scaled: bool = False,
+    ):
+        self.beta, self.Q, self.K, self.V, self.A = dot_product_parameters(beta, Q, K, V, A)
+        self.scaled = bool(scaled)
+
+    @property
+    def unit(self) -> Array:
+        """Logarithm of the unit of time: β when scaled, else 0."""
+        return self.beta if self.scaled else jnp.zeros_like(self.beta)
+
+    def field(self, mu: Tokens, x: Float[Array, "m d"], summation: AbstractSummation) -> Float[Array, "m d"]:
+        sums = summation.exponential(self.queries(x), self.keys(mu.x), mu.x, mu.w)
+        return apply(self.V, jnp.exp(sums.shift - self.unit)[:, None] * sums.weighted)
+
+    def matrix(self, mu: Tokens, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
+        return jnp.exp(self.queries(x) @ self.keys(mu.x).T - self.unit) * mu.w

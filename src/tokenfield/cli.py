@@ -1,0 +1,128 @@
+"""The `tokenfield` command. Nothing here loads JAX until there is something to compute."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tokenfield.errors import InputError
+
+app = typer.Typer(
+    name="tokenfield",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="FIELD=VALUE", help="Override a field of the spec; may be repeated."),
+]
+
+
+@app.callback(
+    epilog="Start here:  `tokenfield demo`  or  `tokenfield new > spec.toml`  and  "
+    "`tokenfield run spec.toml --out out/mine`"
+)
+def tokenfield() -> None:
+    """A laboratory for the mean-field dynamics of Transformers: tokens are particles, attention is their field, depth
+    is time."""
+
+
+@app.command(epilog="Example:  `tokenfield new > spec.toml`")
+def new() -> None:
+    """Print a commented spec to start from."""
+    from tokenfield.spec import TEMPLATE
+
+    typer.echo(TEMPLATE, nl=False)
+
+
+@app.command(
+    epilog="Examples:  `tokenfield run spec.toml --out out/mine`   "
+    "`tokenfield run spec.toml -o out/hot --set flow.attention.beta=4 --set time.end=50`"
+)
+def run(
+    spec: Annotated[Path, typer.Argument(help="A TOML file; `tokenfield new` prints one.", metavar="SPEC")],
+    out: Out,
+    overrides: Set = None,
+) -> None:
+    """Run a spec; write the data (run.zarr), the picture, and the spec with every default filled in."""
+    from tokenfield.spec import Spec
+
+    loaded = Spec.load(spec, overrides or ())
+    _keep_compiled_programs()
+    _write(loaded.run(), loaded, out)
+
+
+@app.command(epilog="Example:  `tokenfield show out/mine`")
+def show(
+    folder: Annotated[Path, typer.Argument(help="A folder that `run` or `demo` wrote, or a saved run.", metavar="DIR")],
+) -> None:
+    """Tell the story of a run, and draw its picture anew."""
+    from tokenfield.trajectory import Trajectory
+
+    saved = folder if folder.suffix == ".zarr" else folder / "run.zarr"
+    result = Trajectory.load(saved)
+    typer.echo(str(result))
+    typer.echo(f"picture: {result.plot(saved.with_suffix('.png'))}")
+
+
+@app.command(epilog="Example:  `tokenfield demo --out out/demo`")
+def demo(out: Out = Path("out/demo")) -> None:
+    """Watch 1,000 tokens on the sphere cluster under self-attention, and merge."""
+    from tokenfield.demo import SPEC, Narrator
+    from tokenfield.spec import Spec
+
+    _keep_compiled_programs()
+    loaded = Spec.from_dict(SPEC)
+    narrator = Narrator()
+    typer.echo(narrator.opening)
+    _write(loaded.run(watch=narrator), loaded, out)
+
+
+def _write(result: Any, spec: Any, out: Path) -> None:
+    """The run's story to the terminal, its data and pictures to the folder."""
+    typer.echo(str(result))
+    result.save(out / "run.zarr")
+    (out / "spec.toml").write_text(spec.to_toml(), encoding="utf-8")
+    typer.echo(f"data:    {out / 'run.zarr'}")
+    if spec.output.picture:
+        typer.echo(f"picture: {result.plot(out / 'run.png')}")
+    if spec.output.animation:
+        typer.echo(f"movie:   {result.animate(out / 'run.mp4')}")
+
+
+def _keep_compiled_programs() -> None:
+    """Keep compiled programs in the user's cache folder, so that a second run starts at once."""
+    import jax
+
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        jax.config.update("jax_compilation_cache_dir", str(_cache_folder() / "tokenfield" / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def _cache_folder() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def main() -> None:
+    """The entry point: mistakes are told in a sentence, without a traceback."""
+    try:
+        app()
+    except InputError as error:
+        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+        typer.echo(str(error), err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

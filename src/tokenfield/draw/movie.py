@@ -1,0 +1,109 @@
+"""A movie of a run: mp4 where ffmpeg is found, a gif otherwise."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokenfield.draw.view import FAINT, INK, PAPER, Painter, course, time_axis
+from tokenfield.errors import InputError, StoreError
+from tokenfield.evolution.progress import Progress
+from tokenfield.trajectory import Trajectory
+
+FPS = 25
+
+
+def animation(run: Trajectory, path: str | os.PathLike, *, seconds: float = 8.0, progress: bool | None = None) -> Path:
+    """Animate a run into `path` (.mp4 or .gif). Without ffmpeg an .mp4 becomes a .gif; the path written is returned."""
+    path = Path(path)
+    if path.suffix not in (".mp4", ".gif"):
+        raise InputError(f"A movie's name must end in .mp4 or .gif, but is {path.name!r}.")
+    frames = np.unique(np.linspace(0, len(run) - 1, int(FPS * seconds)).round().astype(int))
+    writer, path = _writer(path, fps=max(2, round(len(frames) / seconds)))
+    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure, show = _scene(run)
+        with writer.saving(figure, str(part), dpi=110), Progress(progress, "drawing") as bar:
+            for k, i in enumerate(frames):
+                show(int(i), k / max(1, len(frames) - 1))
+                writer.grab_frame(facecolor=PAPER)
+                bar.update((k + 1) / len(frames), f"frame {k + 1} of {len(frames)}")
+        os.replace(part, path)
+    except OSError as error:
+        raise StoreError(f"The movie could not be written to {path}: {error}.") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def _writer(path: Path, fps: int) -> tuple[Any, Path]:
+    import matplotlib as mpl
+    from matplotlib.animation import FFMpegWriter, PillowWriter
+
+    found = ffmpeg()
+    if path.suffix == ".gif" or found is None:
+        return PillowWriter(fps=fps), path.with_suffix(".gif")
+    mpl.rcParams["animation.ffmpeg_path"] = found
+    return FFMpegWriter(fps=fps, codec="libx264", extra_args=["-pix_fmt", "yuv420p", "-crf", "20"]), path
+
+
+def ffmpeg() -> str | None:
+    """The ffmpeg of the machine, else the one of the `video` extra, else None."""
+    if found := shutil.which("ffmpeg"):
+        return found
+    try:
+        import imageio_ffmpeg
+
+        return imageio_ffmpeg.get_ffmpeg_exe()
+    except (ImportError, RuntimeError):
+        return None
+
+
+def _scene(run: Trajectory) -> tuple[Any, Any]:
+    """The figure, and a function that shows saved state i at a share of the movie."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 7.2), facecolor=PAPER)
+    ax = figure.add_axes((0.04, 0.17, 0.92, 0.77))
+    painter = Painter(run, size=900)
+    behind = painter.view.backdrop(ax)
+    dots = ax.scatter([], [], linewidths=0, zorder=2)
+    title = figure.text(0.5, 0.955, "", ha="center", fontsize=13, color=INK)
+    mark = _strip(run, figure)
+
+    def show(i: int, share: float) -> None:
+        nonlocal behind
+        turn = 0.6 * share if painter.view.name == "space" else 0.0
+        if painter.globe:
+            for artist in behind:
+                artist.remove()
+            behind = painter.view.backdrop(ax, turn)
+        cloud = painter.cloud(i, turn)
+        dots.set_offsets(cloud.places)
+        dots.set_sizes(cloud.areas)
+        dots.set_facecolor(cloud.paint.tolist())
+        title.set_text(f"t = {float(run.times[i]):.3f}")
+        mark(i)
+
+    return figure, show
+
+
+def _strip(run: Trajectory, figure: Any) -> Any:
+    """How far the run has come against time, with a mark that moves."""
+    curve = course(run)
+    if curve is None:
+        return lambda i: None
+    ax = figure.add_axes((0.13, 0.085, 0.8, 0.075))
+    times, (name, values) = np.asarray(run.times), curve
+    ax.plot(times, values, color="#4477aa", lw=1.4)
+    (dot,) = ax.plot([times[0]], [values[0]], "o", color="#ee6677", ms=6)
+    time_axis(ax, times)
+    ax.set_xlabel("t", fontsize=9, labelpad=1)
+    ax.set_ylabel(name.replace(" ", "\n", 1), fontsize=8)
+    ax.tick_params(labelsize=8)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(FAINT)
+    return lambda i: dot.set_data([times[i]], [values[i]])

@@ -1,0 +1,19 @@
+"""What the front doors say when something cannot be done: what was expected, what came, what to do."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """An argument, a field of a spec, or a file that cannot be used as it is."""
+
+
+class StoreError(InputError):
+    """A file that cannot be read or written whole."""
+
+
+def suggest(name: object, known: Iterable[str]) -> str:
+    """`Did you mean ...?` for a near miss, and what there is to choose from."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
+    return (f"Did you mean {near[0]!r}? " if near else "") + "Known: " + ", ".join(known) + "."

@@ -1,0 +1,63 @@
+"""The same problem as one Diffrax solve, for use under jit, grad and vmap."""
+
+from typing import NamedTuple
+
+import diffrax as dfx
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from tokenfield.evolution.solvers import Problem
+from tokenfield.status import Status
+
+ADJOINTS = {"reverse": dfx.RecursiveCheckpointAdjoint, "forward": dfx.ForwardMode}
+
+
+class Solved(NamedTuple):
+    times: Float[Array, " T"]
+    states: Float[Array, "T n d"]
+    status: Int[Array, ""]
+    steps: Int[Array, ""]
+    accepted: Int[Array, ""]
+
+
+@eqx.filter_jit
+def solve(problem: Problem, max_steps: int, adjoint: str) -> Solved:
+    """All save times at once. A run that ends early holds its last state from there on, so that no NaN leaves."""
+    p = problem
+    read = lambda t, x, args: (t, p.measure(x).x)
+    event = None if p.until is None else dfx.Event(lambda t, x, args, **kwargs: p.stops(t, x))
+    solution = dfx.diffeqsolve(
+        p.term,
+        p.solver,
+        p.t0,
+        p.t1,
+        None,
+        p.start.x,
+        saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=p.ts, fn=read), dfx.SubSaveAt(t1=True, fn=read)]),
+        stepsize_controller=p.control,
+        max_steps=max_steps,
+        adjoint=ADJOINTS[adjoint](),
+        event=event,
+        throw=False,
+    )
+    assert solution.ys is not None
+    (_, states), (last_t, last_x) = solution.ys
+    reached = p.ts <= last_t[0]
+    stopped = solution.result == dfx.RESULTS.event_occurred
+    status = jnp.where(
+        stopped,
+        Status.STOPPED,
+        jnp.where(
+            last_t[0] >= p.t1,
+            Status.COMPLETED,
+            jnp.where(solution.result == dfx.RESULTS.max_steps_reached, Status.MAX_STEPS, Status.STALLED),
+        ),
+    )
+    return Solved(
+        jnp.minimum(p.ts, last_t[0]),
+        jnp.where(reached[:, None, None], states, last_x),
+        status,
+        solution.stats["num_steps"],
+        solution.stats["num_accepted_steps"],
+    )

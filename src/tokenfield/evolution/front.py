@@ -1,0 +1,193 @@
+"""`evolve`, the one front door."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from tokenfield import _checks as check
+from tokenfield.attention.base import as_dtype
+from tokenfield.errors import InputError, suggest
+from tokenfield.evolution.diffeq import ADJOINTS, solve
+from tokenfield.evolution.march import march
+from tokenfield.evolution.solvers import PerToken, Problem, solver_name, solver_named
+from tokenfield.flow import Flow
+from tokenfield.measures import Tokens
+from tokenfield.status import Status
+from tokenfield.summation import AbstractSummation, choose
+from tokenfield.trajectory import Provenance, Trajectory
+
+
+def evolve(
+    flow: Flow,
+    mu0: Tokens,
+    t: Any,
+    *,
+    save: Any = 100,
+    until: Callable | None = None,
+    solver: Any = "tsit5",
+    rtol: float | None = None,
+    atol: float | None = None,
+    max_steps: int = 100_000,
+    summation: "str | AbstractSummation | None" = None,
+    progress: bool | None = None,
+    watch: Callable[[float, Tokens], None] | None = None,
+    adjoint: str = "reverse",
+) -> Trajectory:
+    r"""Move a measure along a flow: solve $\dot x_i = v_{\mu_t}(x_i)$, $\mu_t = \sum_i w_i \delta_{x_i(t)}$.
+
+    **Arguments**
+
+    - `flow`, `mu0`: what moves, from where. Under Post-LN a start is first normalized to the sphere.
+    - `t`: the end time (from 0), or a pair (start, end).
+    - `save`: how many states to keep, equally spaced and both ends included; or an increasing array of times.
+    - `until`: stop early where `until(t, mu)` turns true, e.g. `until=tkf.collapsed` or your own function written with
+      jax.numpy. The time is located inside the step (under jit, grad and vmap: at the end of the step).
+    - `solver`: "tsit5", "dopri5", "dopri8", "kvaerno5" (implicit), or an adaptive Diffrax solver.
+    - `rtol`, `atol`: every step keeps the error of every token below atol + rtol·|x_i|; 1e-6 (in float32, 1.2e-5)
+      and rtol/1000 by default.
+    - `max_steps`: a run that needs more ends there, with `run.status` and what was computed.
+    - `summation`: how sums over tokens are computed; chosen when left out.
+    - `progress`: a bar on the terminal; None shows one on runs longer than a second, if anyone is watching.
+    - `watch`: called as watch(t, mu) at every saved state, while the run goes on.
+    - `adjoint`: under jax.grad, "reverse"; under jax.jvp and jacfwd, "forward".
+
+    Compiled once for a shape: other β, starts, times and tolerances reuse the program. Inside jit, grad and vmap the
+    same call is one differentiable Diffrax solve.
+
+    >>> import jax, tokenfield as tkf
+    >>> mu0 = tkf.Tokens.uniform_sphere(n=16, d=3, seed=0)
+    >>> run = tkf.evolve(tkf.sa(beta=4.0), mu0, t=10.0, save=50)
+    >>> run.x.shape, run.status.name
+    ((50, 16, 3), 'COMPLETED')
+    >>> spread = lambda beta: tkf.observe.mean_overlap(tkf.evolve(tkf.sa(beta), mu0, t=1.0, save=2).final)
+    >>> jax.grad(spread)(4.0).shape, jax.vmap(spread)(jax.numpy.array([1.0, 4.0, 9.0])).shape
+    ((), (3,))
+    """
+    if not isinstance(flow, Flow):
+        raise InputError(
+            f"evolve(flow, mu0, t) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
+        )
+    began = time.perf_counter()
+    start = flow.settle(mu0)
+    dtype = start.x.dtype
+    rtol, atol = _tolerances(rtol, atol, dtype)
+    times = _interval(t)
+    tolerances = jnp.asarray(rtol, dtype), jnp.asarray(atol, dtype)
+    problem = Problem(
+        flow=as_dtype(flow, dtype),
+        start=start,
+        t0=jnp.asarray(times[0], dtype),
+        t1=jnp.asarray(times[1], dtype),
+        ts=jnp.asarray(_save_times(save, times), dtype),
+        solver=solver_named(solver, *tolerances, start.n * start.d),
+        control=PerToken(*tolerances),
+        until=_stop_condition(until),
+        summation=choose(summation),
+    )
+    max_steps = check.whole("max_steps", max_steps, 1, "the most steps that a run may take")
+    provenance = Provenance(
+        solver=solver_name(problem.solver),
+        rtol=rtol,
+        atol=atol,
+        summation=type(problem.summation).__name__.lower(),
+        origin=getattr(mu0, "origin", None),
+    )
+    if adjoint not in ADJOINTS:
+        raise InputError(f"Unknown adjoint {adjoint!r}. {suggest(adjoint, ADJOINTS)}")
+    if _under_transformation(problem):
+        solved = solve(problem, max_steps, adjoint)
+        return Trajectory(
+            solved.times,
+            jax.vmap(start.at)(solved.states),
+            flow,
+            solved.status,
+            solved.steps,
+            solved.accepted,
+            provenance,
+        )
+    walker = march(problem, max_steps, progress, watch)
+    saved, states = _computed(problem, walker)
+    return Trajectory(
+        saved,
+        jax.vmap(start.at)(states),
+        flow,
+        walker.status,
+        walker.steps,
+        walker.accepted,
+        provenance.after(time.perf_counter() - began),
+    )
+
+
+def _computed(problem: Problem, walker: Any) -> tuple[Array, Array]:
+    """The saved part of a walk; a walk that ended between two save times adds the state that it reached."""
+    count, reached = int(walker.saved), float(walker.t)
+    times, states = np.asarray(problem.ts)[:count], walker.states[:count]
+    if Status(int(walker.status)) is not Status.COMPLETED and (count == 0 or times[-1] < reached):
+        times = np.append(times, reached)
+        states = jnp.concatenate([states, problem.measure(walker.x).x[None]])
+    return jnp.asarray(times), states
+
+
+def _under_transformation(problem: Problem) -> bool:
+    """Inside jit every new array is traced, under grad and vmap those that depend on their arguments."""
+    return check.traced(problem) or check.traced(jnp.zeros(()) + 0.0)
+
+
+def _tolerances(rtol: Any, atol: Any, dtype: Any) -> tuple[float, float]:
+    least = 50 * float(jnp.finfo(dtype).eps)
+    rtol = max(1e-6, 2 * least) if rtol is None else check.number("rtol", rtol, positive=True)
+    if rtol < least:
+        raise InputError(f"Argument `rtol` must be at least {least:.1e} in {dtype}, but is {rtol:g}.")
+    return rtol, rtol / 1000 if atol is None else check.number("atol", atol, positive=True)
+
+
+def _interval(t: Any) -> Any:
+    """Start and end times as one array, from an end time or a pair."""
+    pair = t if isinstance(t, tuple | list) and len(t) == 2 else None
+    if pair is not None and check.traced(pair):
+        return jnp.stack([check.scalar("t", part) for part in pair])
+    times = check.real_array("t", t, like="an end time or a pair (start, end)")
+    if times.shape not in ((), (2,)):
+        raise InputError(f"Argument `t` must be an end time or a pair (start, end), but has shape {times.shape}.")
+    if times.ndim == 0:
+        times = times * np.array([0.0, 1.0], times.dtype)
+    if not check.traced(times):
+        check.finite("t", times)
+        if not times[0] < times[1]:
+            raise InputError(
+                f"Time must run forward, from start {times[0]:g} to a later end, but the end is {times[1]:g}. "
+                "(Backward in time the flow is ill-posed: clusters would have to come apart.)"
+            )
+    return times
+
+
+def _save_times(save: Any, times: Any) -> Any:
+    if isinstance(save, int | np.integer) and not isinstance(save, bool):
+        count = check.whole("save", save, 1, "how many states to keep")
+        share = np.linspace(0, 1, count) if count > 1 else np.ones(1)
+        return times[0] * (1 - share) + times[1] * share  # exact at both ends
+    ts = check.real_array("save", save, like="a count or an increasing array of times")
+    if ts.ndim != 1 or len(ts) == 0:
+        raise InputError(f"Argument `save` must be a count or a one-dimensional array of times, not shape {ts.shape}.")
+    if not check.traced((ts, times)):
+        check.finite("save", ts)
+        values = np.asarray(ts)
+        if np.any(np.diff(values) <= 0):
+            raise InputError("Argument `save` must hold strictly increasing times. Sort them: np.unique(times).")
+        if values[0] < times[0] or values[-1] > times[1]:
+            raise InputError(
+                f"Argument `save` must lie in [start, end] = [{times[0]:g}, {times[1]:g}], but spans "
+                f"[{values[0]:g}, {values[-1]:g}]."
+            )
+    return ts
+
+
+def _stop_condition(until: Any) -> Any:
+    if until is not None and not callable(until):
+        raise InputError(f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {until!r}.")
+    return until

@@ -1,0 +1,126 @@
+"""Solvers by name, and a step-size control that sees tokens, not coordinates."""
+
+from collections.abc import Callable
+from typing import Any
+
+import diffrax as dfx
+import equinox as eqx
+import jax.numpy as jnp
+import optimistix as optx
+from jaxtyping import Array, Float
+
+from tokenfield.errors import InputError, suggest
+
+LARGEST_JACOBIAN = 8000
+"""Unknowns (n·d) up to which an implicit solver's dense Jacobian is sensible: (8000)² doubles are half a gigabyte."""
+
+
+def tokens_norm(sizes: Float[Array, " n"]) -> Float[Array, ""]:
+    """The worst token decides, so that a lonely one is as accurate as the crowd."""
+    return jnp.max(sizes)
+
+
+# Kvaerno5 with a full chord iteration: Diffrax's default, which gives up early, rejects half of its steps here.
+SOLVERS: dict[str, Callable[[Any, Any], dfx.AbstractSolver]] = {
+    "tsit5": lambda rtol, atol: dfx.Tsit5(),
+    "dopri5": lambda rtol, atol: dfx.Dopri5(),
+    "dopri8": lambda rtol, atol: dfx.Dopri8(),
+    "kvaerno5": lambda rtol, atol: dfx.Kvaerno5(root_finder=optx.Chord(rtol=rtol / 10, atol=rtol / 10)),
+}
+
+
+def solver_named(name: Any, rtol: Array, atol: Array, unknowns: int) -> dfx.AbstractSolver:
+    """A solver by its name in `SOLVERS`, or any Diffrax solver with an error estimate."""
+    if isinstance(name, str) and name.lower() in SOLVERS:
+        solver = SOLVERS[name.lower()](rtol, atol)
+    elif isinstance(name, dfx.AbstractAdaptiveSolver):
+        solver = name
+    else:
+        raise InputError(f"Unknown solver {name!r}. {suggest(name, SOLVERS)} Any adaptive Diffrax solver works too.")
+    if isinstance(solver, dfx.AbstractImplicitSolver) and unknowns > LARGEST_JACOBIAN:
+        raise InputError(
+            f"The implicit solver {solver_name(solver)} needs a dense Jacobian of n·d = {unknowns} unknowns, too large "
+            f"beyond {LARGEST_JACOBIAN}. Use solver='tsit5': Post-LN flows have no stiff radial mode here."
+        )
+    return solver
+
+
+def solver_name(solver: dfx.AbstractSolver) -> str:
+    return type(solver).__name__.lower()
+
+
+class PerToken(dfx.AbstractStepSizeController):
+    """Diffrax's PID control of the error |e_i| ≤ atol + rtol·|x_i| of every token i.
+
+    Errors and sizes are Euclidean norms of tokens, so that steps do not depend on the choice of axes, and a step that
+    no longer advances the time is reported instead of repeated.
+    """
+
+    pid: dfx.PIDController
+
+    def __init__(self, rtol: Array, atol: Array):
+        self.pid = dfx.PIDController(rtol=rtol, atol=atol, norm=tokens_norm)
+
+    def wrap(self, direction):
+        return self
+
+    def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
+        if dt0 is None:  # a hundredth of the time in which the fastest token would move by its own size
+            rate = jnp.max(_sizes(func(terms, t0, y0, args))) / jnp.max(_sizes(y0))
+            dt0 = jnp.minimum(t1 - t0, jnp.where(rate > 0, 0.01 / rate, t1 - t0))
+            dt0 = jnp.where(jnp.isfinite(rate), dt0, 0.0)  # a field out of range at the start: nothing can be done
+        return self.pid.init(terms, t0, t1, _sizes(y0), dt0, args, func, error_order)
+
+    def adapt_step_size(
+        self,
+        t0: Any,
+        t1: Any,
+        y0: Any,
+        y1_candidate: Any,
+        args: Any,
+        y_error: Any,
+        error_order: Any,
+        controller_state: Any,
+    ) -> Any:
+        usable = jnp.all(jnp.isfinite(y1_candidate), axis=-1) & jnp.all(jnp.isfinite(y_error), axis=-1)
+        error = jnp.where(usable, _sizes(y_error), jnp.inf)
+        size = jnp.where(usable, _sizes(y1_candidate), _sizes(y0))
+        keep, next_t0, next_t1, jump, state, result = self.pid.adapt_step_size(
+            t0, t1, _sizes(y0), size, args, error, error_order, controller_state
+        )
+        stuck = next_t1 - next_t0 <= 4 * jnp.finfo(jnp.result_type(next_t0)).eps * jnp.abs(next_t0)
+        result = dfx.RESULTS.where(stuck, dfx.RESULTS.dt_min_reached, result)
+        return keep, next_t0, next_t1, jump, state, result
+
+
+def _sizes(x: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """|x_i|, with a gradient at zero."""
+    squares = jnp.sum(x**2, axis=-1)
+    return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+
+
+class Problem(eqx.Module):
+    """What is integrated: a flow from a start over [t0, t1], saved at `ts`, perhaps until a condition is met."""
+
+    flow: Any
+    start: Any
+    t0: Float[Array, ""]
+    t1: Float[Array, ""]
+    ts: Float[Array, " T"]
+    solver: dfx.AbstractSolver
+    control: PerToken
+    until: Any
+    summation: Any
+
+    @property
+    def term(self) -> dfx.ODETerm:
+        """The particle ODE  ẋ_i = v_μ(x_i),  μ = Σ w_i δ_{x_i}."""
+        return dfx.ODETerm(lambda t, x, args: self.flow.velocity(t, self.start.at(x), x, self.summation))
+
+    def measure(self, x: Float[Array, "n d"]):
+        """The state at x as the flow returns it (on the sphere, say)."""
+        return self.flow.normalization.settle(self.start.at(x))
+
+    def stops(self, t: Float[Array, ""], x: Float[Array, "n d"]):
+        """Whether the stop condition is met."""
+        return jnp.asarray(False) if self.until is None else jnp.asarray(self.until(t, self.measure(x)), dtype=bool)

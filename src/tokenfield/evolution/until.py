@@ -1,0 +1,33 @@
+"""When to end a run."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from tokenfield import _checks as check
+from tokenfield.measures import Tokens
+
+
+class Collapsed(eqx.Module):
+    """Stop when every token lies within `radius` of the mean: one cluster.
+
+    >>> import tokenfield as tkf
+    >>> run = tkf.evolve(tkf.sa(1.0), tkf.Tokens.orthonormal(4), t=100.0, until=tkf.collapsed)
+    >>> run.status.name, bool(run.times[-1] < 20)
+    ('STOPPED', True)
+    """
+
+    radius: Float[Array, ""]
+
+    def __init__(self, radius: Any = 1e-3):
+        self.radius = check.scalar("radius", check.number("radius", radius, positive=True))
+
+    def __call__(self, t: Float[Array, ""], mu: Tokens) -> Bool[Array, ""]:
+        return jnp.max(jnp.linalg.norm(mu.x - mu.mean, axis=-1)) < self.radius
+
+
+def collapsed(t: Float[Array, ""], mu: Tokens) -> Bool[Array, ""]:
+    """`until=collapsed`: stop when every token lies within 1e-3 of the mean. `Collapsed(radius)` for another radius."""
+    return Collapsed()(t, mu)

@@ -1,0 +1,5 @@
+"""Measures: what flows. One file a kind."""
+
+from tokenfield.measures.base import AbstractMeasure as AbstractMeasure
+from tokenfield.measures.tokens import KINDS as KINDS
+from tokenfield.measures.tokens import Tokens as Tokens

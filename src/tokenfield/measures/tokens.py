@@ -1,0 +1,283 @@
+"""Tokens: the empirical measure μ = Σ w_i δ_{x_i}."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from tokenfield import _checks as check
+from tokenfield._checks import Matrix, Scalar, Vector
+from tokenfield.errors import InputError
+from tokenfield.measures.base import AbstractMeasure
+
+P = ParamSpec("P")
+
+
+def _seeded(constructor: "Callable[P, Tokens]") -> "Callable[P, Tokens]":
+    """Remember how tokens were made, so that a run can tell its seed. Not part of the pytree: it never recompiles."""
+    signature = inspect.signature(constructor)
+
+    @functools.wraps(constructor)
+    def make(*args: P.args, **kwargs: P.kwargs) -> "Tokens":
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        tokens = constructor(*args, **kwargs)
+        arguments = {name: value for name, value in list(bound.arguments.items())[1:] if value is not None}
+        if not check.traced(arguments):
+            object.__setattr__(tokens, "_origin", {"kind": constructor.__name__, **arguments})
+        return tokens
+
+    return make
+
+
+class Tokens(AbstractMeasure):
+    r"""n weighted points in R^d, $\mu = \sum_i w_i \delta_{x_i}$, with optional positions for causal attention.
+
+    **Arguments** `x`: points, shape (n, d). `w`: positive weights, shape (n,), sum 1; 1/n each when left out.
+    `s`: positions in [0, 1], shape (n,), when the order of the tokens matters.
+
+    >>> mu = Tokens([[1.0, 0.0], [0.0, 2.0]], w=[0.25, 0.75])
+    >>> mu.n, mu.d, mu.mean.tolist(), mu.radii.tolist()
+    (2, 2, [0.25, 1.5], [1.0, 2.0])
+    """
+
+    x: Float[Array, "*batch n d"]
+    w: Float[Array, "*batch n"]
+    s: Float[Array, "*batch n"] | None
+
+    def __init__(self, x: Any, w: Any = None, s: Any = None):
+        x = check.real_array("x", x, like="an array of points, one row a token")
+        if x.ndim != 2 or 0 in x.shape:
+            raise InputError(
+                f"Argument `x` must have shape (n, d) with n, d ≥ 1, one row a token, but has shape {x.shape}."
+                + (" For one token, write x[None, :]." if x.ndim == 1 else "")
+                + (" For a batch, use jax.vmap(Tokens)." if x.ndim > 2 else "")
+            )
+        self.x = check.finite("x", x)
+        self.w = self._weights(w)
+        self.s = self._positions(s)
+
+    def _weights(self, w: Any) -> Array:
+        if w is None:
+            return jnp.full(self.n, 1 / self.n, self.x.dtype)
+        w = self._one_a_token("w", w, "weights")
+        if not check.traced(w):
+            values = np.asarray(w, np.float64)
+            least, total = int(np.argmin(values)), float(np.sum(values))
+            if not values[least] > 0:
+                raise InputError(
+                    f"Argument `w` must be positive, but weight {least} is {values[least]:g}. "
+                    "Leave tokens without mass out of the measure."
+                )
+            if abs(total - 1) > 1e-6:
+                raise InputError(f"Argument `w` must sum to 1, but sums to {total:.6g}. Divide it: w / w.sum().")
+        return w
+
+    def _positions(self, s: Any) -> Array | None:
+        if s is None:
+            return None
+        s = self._one_a_token("s", s, "positions")
+        if not check.traced(s):
+            low, high = np.min(np.asarray(s)), np.max(np.asarray(s))
+            if low < 0 or high > 1:
+                raise InputError(
+                    f"Argument `s` must lie in [0, 1], but spans [{low:g}, {high:g}]. "
+                    "Divide positions by the length of the sequence."
+                )
+        return s
+
+    def _one_a_token(self, name: str, value: Any, what: str) -> Array:
+        array = check.real_array(name, value, like=f"an array of {what}").astype(self.x.dtype)
+        if array.shape != (self.n,):
+            raise InputError(
+                f"Argument `{name}` must have one entry a token, shape (n,) = ({self.n},), but has shape {array.shape}."
+            )
+        return check.finite(name, array)
+
+    # The measure's own quantities; all of them accept leading batch dimensions (the states of a trajectory).
+
+    @property
+    def n(self) -> int:
+        """Number of tokens."""
+        return self.x.shape[-2]
+
+    @property
+    def d(self) -> int:
+        """Dimension of the space."""
+        return self.x.shape[-1]
+
+    @property
+    def mean(self) -> Float[Array, "*batch d"]:
+        """∫ x dμ = Σ w_i x_i."""
+        return jnp.einsum("...n,...nd->...d", self.w, self.x)
+
+    @property
+    def gram(self) -> Float[Array, "*batch n n"]:
+        """Inner products <x_i, x_j>."""
+        return self.x @ jnp.swapaxes(self.x, -1, -2)
+
+    @property
+    def radii(self) -> Float[Array, "*batch n"]:
+        """r_i = |x_i|."""
+        return jnp.linalg.norm(self.x, axis=-1)
+
+    @property
+    def directions(self) -> Float[Array, "*batch n d"]:
+        """θ_i = x_i / |x_i|, on the unit sphere."""
+        self.refuse_zero_vectors()
+        return self.x / self.radii[..., None]
+
+    @property
+    def origin(self) -> dict | None:
+        """How a seeded constructor made these tokens, or None for tokens from anywhere else."""
+        return getattr(self, "_origin", None)
+
+    def at(self, x: Float[Array, "*batch n d"]) -> "Tokens":
+        """The same weights and positions at other points."""
+        return eqx.tree_at(lambda mu: mu.x, self, x)
+
+    def refuse_zero_vectors(self) -> None:
+        if not check.traced(self.x) and (zero := ~np.any(np.asarray(self.x), axis=-1)).any():
+            raise InputError(
+                f"Every token must have a direction, but token {np.argwhere(zero)[0][-1]} is the zero vector. "
+                "Remove it, move it, or use Free() normalization, which needs no directions."
+            )
+
+    def __repr__(self) -> str:
+        where = {2: "circle", 3: "sphere"}.get(self.d, "unit sphere")
+        batch = f"{self.x.shape[:-2]} batches of " if self.x.ndim > 2 else ""
+        if check.traced(self):
+            return f"Tokens({batch}n={self.n}, d={self.d}, traced)"
+        on = f" on the {where}" if bool(jnp.all(abs(self.radii - 1) < 1e-6)) else ""
+        weights = "" if bool(jnp.all(self.w == self.w[..., :1])) else ", weighted"
+        return f"Tokens({batch}n={self.n}, d={self.d}{on}{weights}{', with positions' if self.s is not None else ''})"
+
+    # Constructors, each seeded. `KINDS` below gives their names in a spec.
+
+    @classmethod
+    @_seeded
+    def uniform_sphere(cls, n: int, d: int, seed: int = 0) -> "Tokens":
+        """n independent uniform points on the unit sphere S^{d-1}.
+
+        >>> Tokens.uniform_sphere(n=5, d=3, seed=1)
+        Tokens(n=5, d=3 on the sphere)
+        """
+        g = jax.random.normal(_key(seed), _shape(n, d))
+        return cls(g / jnp.linalg.norm(g, axis=1, keepdims=True))
+
+    @classmethod
+    @_seeded
+    def gaussian(cls, n: int, d: int, mean: Vector = None, cov: Matrix = None, seed: int = 0) -> "Tokens":
+        """n independent samples of N(mean, cov); the standard normal law when both are left out.
+
+        >>> Tokens.gaussian(n=100, d=2, mean=[5.0, 0.0], cov=[[1.0, 0.5], [0.5, 1.0]]).x.shape
+        (100, 2)
+        """
+        g = jax.random.normal(_key(seed), _shape(n, d))
+        if cov is not None:
+            g = g @ _square_root(cov, d).T
+        if mean is not None:
+            mean = check.finite("mean", check.real_array("mean", mean))
+            if mean.shape != (d,):
+                raise InputError(f"Argument `mean` must have shape (d,) = ({d},), but has shape {mean.shape}.")
+            g = g + mean
+        return cls(g)
+
+    @classmethod
+    @_seeded
+    def uniform_box(cls, n: int, d: int, low: Scalar = -1.0, high: Scalar = 1.0, seed: int = 0) -> "Tokens":
+        """n independent uniform points in the box [low, high]^d.
+
+        >>> bool(abs(Tokens.uniform_box(n=9, d=2, low=-5.0, high=5.0).x).max() <= 5)
+        True
+        """
+        low, high = check.number("low", low), check.number("high", high)
+        if not low < high:
+            raise InputError(f"Argument `low` must be below `high`, but low = {low:g} and high = {high:g}.")
+        return cls(jax.random.uniform(_key(seed), _shape(n, d), minval=low, maxval=high))
+
+    @classmethod
+    @_seeded
+    def orthonormal(cls, n: int, d: int | None = None, seed: int | None = None) -> "Tokens":
+        """n orthonormal vectors in R^d (d = n when left out): the standard ones, or with a seed a random frame.
+
+        >>> Tokens.orthonormal(3).gram.tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+        """
+        return cls(_equiangular(n, 0.0, d, seed))
+
+    @classmethod
+    @_seeded
+    def equiangular(cls, n: int, rho: Scalar, d: int | None = None, seed: int | None = None) -> "Tokens":
+        """n unit vectors with <x_i, x_j> = ρ for i ≠ j; -1/(n-1) ≤ ρ ≤ 1. With a seed, randomly rotated.
+
+        >>> jnp.round(Tokens.equiangular(3, rho=-0.5, d=2).gram, 12).tolist()
+        [[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]
+        """
+        return cls(_equiangular(n, rho, d, seed))
+
+
+def _shape(n: int, d: int) -> tuple[int, int]:
+    return check.whole("n", n, 1, "the number of tokens"), check.whole("d", d, 1, "the dimension")
+
+
+def _key(seed: int) -> Array:
+    return jax.random.key(check.whole("seed", seed, 0, "the seed of the random numbers"))
+
+
+def _square_root(cov: Any, d: int) -> Array:
+    """The symmetric square root of a covariance, which may be singular."""
+    cov = check.finite("cov", check.real_array("cov", cov))
+    if cov.shape != (d, d):
+        raise InputError(f"Argument `cov` must have shape (d, d) = ({d}, {d}), but has shape {cov.shape}.")
+    if not check.traced(cov):
+        known = np.asarray(cov)
+        size = abs(known).max()
+        if (gap := abs(known - known.T).max()) > 1e-10 * size:
+            raise InputError(
+                f"Argument `cov` must be symmetric, but cov and cov.T differ by {gap:g}. Use (cov + cov.T) / 2."
+            )
+        if (least := np.linalg.eigvalsh(known)[0]) < -1e-10 * size:
+            raise InputError(f"Argument `cov` must have no negative eigenvalue, but has {least:g}: no law has it.")
+    values, vectors = jnp.linalg.eigh(cov)
+    return (vectors * jnp.sqrt(jnp.maximum(values, 0))) @ vectors.T
+
+
+def _equiangular(n: int, rho: Any, d: int | None, seed: int | None) -> Array:
+    """The symmetric square root of (1-ρ) I + ρ 11ᵀ, in R^d; a regular simplex needs one dimension less."""
+    n = check.whole("n", n, 1, "the number of tokens")
+    rho = check.scalar("rho", rho)
+    least = -1 / (n - 1) if n > 1 else -1.0
+    simplex = False
+    if not check.traced(rho):
+        if not least - 1e-12 <= float(rho) <= 1:
+            raise InputError(
+                f"Argument `rho` must lie in [-1/(n-1), 1] = [{least:g}, 1] for n = {n}, but is {float(rho):g}: "
+                "no such vectors exist."
+            )
+        simplex = n > 1 and abs(float(rho) - least) < 1e-12
+    need = n - 1 if simplex else n
+    d = need if d is None else check.whole("d", d, 1, "the dimension")
+    if d < need:
+        raise InputError(f"{n} tokens at ρ = {rho} span {need} dimensions, but d = {d}. Take d ≥ {need}.")
+    lift = (jnp.sqrt(jnp.maximum(1 + (n - 1) * rho, 0.0)) - jnp.sqrt(1 - rho)) / n
+    x = jnp.sqrt(1 - rho) * jnp.eye(n) + lift
+    if simplex:  # the rows are orthogonal to 1: write them in a basis of that hyperplane
+        x = x @ jnp.linalg.qr(jnp.eye(n).at[:, 0].set(1.0))[0][:, 1:]
+    x = jnp.pad(x, ((0, 0), (0, d - need)))
+    if seed is None:
+        return x
+    q, r = jnp.linalg.qr(jax.random.normal(_key(seed), (d, d)))
+    return x @ (q * jnp.sign(jnp.diagonal(r)))
+
+
+KINDS = {
+    name: getattr(Tokens, name) for name in ("uniform_sphere", "gaussian", "uniform_box", "orthonormal", "equiangular")
+}
+"""The seeded constructors by their names in a spec."""

@@ -1,0 +1,17 @@
+"""Functions of a measure or of a trajectory: of one state they give one value, of a run one value a saved time.
+
+>>> import tokenfield as tkf
+>>> run = tkf.evolve(tkf.usa(beta=1.0), tkf.Tokens.orthonormal(8), t=3.0, save=4)
+>>> tkf.observe.mean_overlap(run).shape, tkf.observe.energy(run, beta=1.0).shape
+((4,), (4,))
+"""
+
+from tokenfield.observe.clustering import Clusters as Clusters
+from tokenfield.observe.clustering import clusters as clusters
+from tokenfield.observe.energies import energy as energy
+from tokenfield.observe.matrices import attention_matrix as attention_matrix
+from tokenfield.observe.matrices import effective_rank as effective_rank
+from tokenfield.observe.overlap import mean_overlap as mean_overlap
+from tokenfield.observe.overlap import order_parameter as order_parameter
+from tokenfield.observe.overlap import overlap_histogram as overlap_histogram
+from tokenfield.observe.overlap import overlaps as overlaps

@@ -1,0 +1,91 @@
+"""Clusters: groups of tokens that have met."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from tokenfield import _checks as check
+from tokenfield.errors import InputError
+from tokenfield.measures import Tokens
+from tokenfield.observe.base import states
+from tokenfield.trajectory import Trajectory
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Clusters:
+    """Clusters in order of falling weight: `labels` (one a token), `sizes`, `weights`, `centres`; linked `within`."""
+
+    labels: Int[np.ndarray, " n"]
+    sizes: Int[np.ndarray, " k"]
+    weights: Float[np.ndarray, " k"]
+    centres: Float[np.ndarray, "k d"]
+    within: str
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __repr__(self) -> str:
+        largest = ", ".join(str(size) for size in self.sizes[:8]) + (", ..." if len(self) > 8 else "")
+        plural = "cluster" if len(self) == 1 else "clusters"
+        return f"{len(self)} {plural} (linked within {self.within}) of {largest} tokens"
+
+
+def clusters(thing: Any, angle: float = 0.1, *, distance: float | None = None) -> Any:
+    """Groups of tokens linked by steps of at most `angle` radians between directions (single linkage).
+
+    With `distance`, the links are Euclidean distances instead, for tokens in R^d. Of a trajectory: a list, one a time.
+
+    >>> clusters(Tokens([[1.0, 0.0], [0.0, 1.0], [0.99, 0.01]]))
+    2 clusters (linked within 0.1 rad) of 2, 1 tokens
+    """
+    states(thing)
+    if distance is None:
+        reach = check.number("angle", angle, positive=True)
+        if reach >= np.pi:
+            raise InputError(f"Argument `angle` must be below π, in radians, but is {reach:g}.")
+    else:
+        reach = check.number("distance", distance, positive=True)
+    if isinstance(thing, Trajectory):
+        return [_clusters(thing[i], reach, distance is None) for i in range(len(thing))]
+    return _clusters(thing, reach, distance is None)
+
+
+def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
+    w = np.asarray(mu.w)
+    points = np.asarray(mu.directions if angular else mu.x)
+    chord = 2 * np.sin(reach / 2) if angular else reach
+    labels = _linked(points, chord)
+    weights = np.bincount(labels, w)
+    order = np.argsort(-weights, kind="stable")
+    labels = np.argsort(order)[labels]
+    sizes, weights = np.bincount(labels), weights[order]
+    centres = np.stack([np.bincount(labels, w * column) for column in points.T], axis=1) / weights[:, None]
+    if angular:
+        length = np.linalg.norm(centres, axis=1, keepdims=True)
+        centres = centres / np.where(length > 0, length, 1.0)
+    return Clusters(labels, sizes, weights, centres, f"{reach:g} rad" if angular else f"distance {reach:g}")
+
+
+def _linked(points: np.ndarray, chord: float, block: int = 1024) -> np.ndarray:
+    """Connected components of "closer than chord". Each token meets the still unlabelled ones once, in blocks: O(n²)
+    time at worst, O(n · block) memory. A tight cluster is taken in one sweep, so settled states are quick."""
+    n = len(points)
+    squares = np.sum(points**2, axis=1)
+    labels = np.full(n, -1)
+    free = np.arange(n)
+    count = 0
+    while len(free):
+        frontier, free = free[:1], free[1:]
+        labels[frontier] = count
+        while len(frontier) and len(free):
+            near = np.zeros(len(free), bool)
+            for start in range(0, len(frontier), block):
+                some = frontier[start : start + block]
+                gap = squares[some, None] + squares[free] - 2 * points[some] @ points[free].T
+                near |= np.any(gap <= chord**2, axis=0)
+            frontier, free = free[near], free[~near]
+            labels[frontier] = count
+        count += 1
+    return labels

@@ -1,0 +1,40 @@
+"""The energy that attention climbs."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from tokenfield import _checks as check
+from tokenfield.errors import InputError
+from tokenfield.measures import Tokens
+from tokenfield.observe.base import each
+from tokenfield.summation import Dense
+
+
+def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*time"]:
+    r"""$E_β(μ) = \frac{1}{2β} \iint e^{β\langle x, y\rangle} dμ(x) dμ(y)$  [rigollet2025, equation (3)].
+
+    It increases along USA, with dE/dt = ∫|v|² dμ, and along SA. With `scaled=True` it is multiplied by e^{-β}, which
+    goes with the clock of `usa(beta, scaled=True)` and is finite for every β; one cluster then has the value 1/(2β).
+    At β = 0, where the formula is a constant plus O(β), that constant 1/(2β) is left out: E_0 = |∫ x dμ|²/2.
+
+    >>> round(float(energy(Tokens([[1.0, 0.0]]), beta=2.0)), 6)          # e²/4
+    1.847264
+    """
+    beta = check.scalar("beta", beta)
+
+    def of(mu: Tokens) -> Array:
+        b = beta.astype(mu.x.dtype)
+        sums = Dense().exponential(b * mu.x, mu.x, mu.x[:, :1], mu.w)
+        pairs = jnp.sum(mu.w * sums.total * jnp.exp(sums.shift - (b if scaled else 0.0)))
+        safe = jnp.where(b == 0, 1.0, b)
+        return jnp.where(b == 0, 0.5 * jnp.sum(mu.mean**2), pairs / (2 * safe))
+
+    value = each(of, thing)
+    if not check.traced(value) and not bool(jnp.all(jnp.isfinite(value))):
+        raise InputError(
+            f"The energy at β = {float(beta):g} exceeds the largest number. Use energy(..., scaled=True), which is "
+            "multiplied by exp(-β)."
+        )
+    return value

@@ -1,0 +1,186 @@
+"""Trajectory: what a run computed, how, and how well."""
+
+import dataclasses
+import datetime
+import importlib.metadata
+import os
+import platform
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from tokenfield import _checks as check
+from tokenfield import config
+from tokenfield.errors import InputError
+from tokenfield.flow import Flow
+from tokenfield.measures import Tokens
+from tokenfield.status import Status
+
+if TYPE_CHECKING:
+    import xarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Provenance:
+    """Where numbers come from: solver, tolerances, the start's constructor and seed, spec, versions, time spent."""
+
+    solver: str
+    rtol: float
+    atol: float
+    summation: str
+    origin: dict[str, Any] | None = None
+    spec: dict[str, Any] | None = None
+    seconds: float = float("nan")
+    created: str = dataclasses.field(
+        default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    )
+    versions: dict[str, str] = dataclasses.field(default_factory=lambda: _versions())
+
+    @property
+    def seed(self) -> int | None:
+        return None if self.origin is None else self.origin.get("seed")
+
+    def after(self, seconds: float) -> "Provenance":
+        return dataclasses.replace(self, seconds=seconds)
+
+
+class Trajectory(eqx.Module):
+    """The states of a measure along a flow.
+
+    - `run.times` (T,), `run.x` (T, n, d), `run.states` (a batched measure), `run[i]`, `run.final`, `run.at(t)`
+    - `run.status`, `run.message`, `run.steps`, `run.rejected`, `run.provenance`
+    - `run.to_xarray()`, `run.save(path)`, `Trajectory.load(path)`, `run.plot(path)`, `run.animate(path)`
+
+    >>> import tokenfield as tkf
+    >>> run = tkf.evolve(tkf.kuramoto(), tkf.Tokens.uniform_sphere(n=10, d=2, seed=3), t=8.0, save=5)
+    >>> run.times.tolist()
+    [0.0, 2.0, 4.0, 6.0, 8.0]
+    >>> run.final
+    Tokens(n=10, d=2 on the circle)
+    >>> run.at(3.0).x.shape                     # between saved times the flow is solved again from the last one before
+    (10, 2)
+    """
+
+    times: Float[Array, "*batch T"]
+    states: Tokens
+    flow: Flow | None
+    code: Int[Array, "*batch"]
+    steps: Int[Array, "*batch"]
+    accepted: Int[Array, "*batch"]
+    provenance: Provenance = eqx.field(static=True)
+
+    # Looking
+
+    @property
+    def x(self) -> Float[Array, "*batch T n d"]:
+        return self.states.x
+
+    @property
+    def final(self) -> Tokens:
+        """The last state that was reached."""
+        return self[-1]
+
+    @property
+    def rejected(self) -> Int[Array, "*batch"]:
+        return self.steps - self.accepted
+
+    @property
+    def status(self) -> Status:
+        """How the run ended; of a batch, how the worst member did."""
+        return Status(int(jnp.max(self.code)))
+
+    @property
+    def message(self) -> str:
+        return f"The run {self.status.sentence(float(jnp.max(self.times)))}."
+
+    def __getitem__(self, index: int) -> Tokens:
+        return jax.tree.map(lambda leaf: leaf[index], self.states)
+
+    def __len__(self) -> int:
+        return self.times.shape[-1]
+
+    def at(self, t: float) -> Tokens:
+        """The state at any time of the run, to the run's own accuracy."""
+        from tokenfield.evolution import SOLVERS, evolve
+
+        t = check.number("t", t)
+        times = np.asarray(self.times)
+        if not times[0] <= t <= times[-1]:
+            raise InputError(f"The run has t in [{times[0]:g}, {times[-1]:g}], but was asked for t = {t:g}.")
+        before = int(np.searchsorted(times, t, side="right")) - 1
+        if times[before] == t:
+            return self[before]
+        if self.flow is None or self.provenance.solver not in SOLVERS:
+            raise InputError(
+                f"t = {t:g} is not a saved time, and the run does not know its flow to solve it again. "
+                f"The nearest saved times are {times[before]:g} and {times[before + 1]:g}."
+            )
+        how = self.provenance
+        again = evolve(
+            self.flow, self[before], (times[before], t), save=1, solver=how.solver, rtol=how.rtol, atol=how.atol
+        )
+        return again.final
+
+    # Telling
+
+    def __repr__(self) -> str:
+        if check.traced(self) or self.times.ndim != 1:
+            how = "traced" if check.traced(self) else "batched"
+            return f"Trajectory({how}, times {self.times.shape}, x {self.x.shape})"
+        from tokenfield.story import story
+
+        return story(self)
+
+    # Keeping
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """The run as a labelled data set: x(time, token, component), w(time, token), and everything known about it."""
+        from tokenfield.store import to_xarray
+
+        return to_xarray(self)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the run as zarr, whole or not at all: whatever happens, `path` holds the old run or the new one."""
+        from tokenfield.store import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike) -> "Trajectory":
+        """Read a saved run; an incomplete or damaged one is refused."""
+        from tokenfield.store import load
+
+        return load(path)
+
+    def describe(self) -> dict[str, Any]:
+        """Everything but the arrays, as plain data."""
+        return {
+            "status": self.status.name,
+            "steps": int(self.steps),
+            "accepted": int(self.accepted),
+            "flow": None if self.flow is None else config.encode(self.flow),
+            **dataclasses.asdict(self.provenance),
+        }
+
+    # Showing
+
+    def plot(self, path: str | os.PathLike | None = None) -> Any:
+        """A picture of the run: snapshots, and how the overlaps evolve. Written to `path`, or returned as a figure."""
+        from tokenfield.draw import picture
+
+        return picture(self, path)
+
+    def animate(self, path: str | os.PathLike, *, seconds: float = 8.0, progress: bool | None = None) -> Any:
+        """A movie of the run: mp4 where ffmpeg is found, a gif otherwise. Returns the path that was written."""
+        from tokenfield.draw import animation
+
+        return animation(self, path, seconds=seconds, progress=progress)
+
+
+def _versions() -> dict[str, str]:
+    names = ("tokenfield", "jax", "diffrax", "equinox", "numpy")
+    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}

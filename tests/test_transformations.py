@@ -1,0 +1,84 @@
+"""evolve under grad, vmap and jit: one differentiable solve, the same numbers."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tokenfield as tkf
+
+D = 3
+rng = np.random.default_rng(2)
+X = np.asarray(tkf.Tokens.uniform_sphere(n=6, d=D, seed=1).x)
+PARAMETERS = {
+    "beta": np.asarray(2.0),
+    "Q": np.eye(D) + 0.2 * rng.normal(size=(D, D)),
+    "K": np.eye(D) + 0.2 * rng.normal(size=(D, D)),
+    "V": np.eye(D) + 0.2 * rng.normal(size=(D, D)),
+    "x": X,
+}
+PROBE = rng.normal(size=X.shape)
+
+
+def loss(parameters, model):
+    p = dict(parameters)
+    mu0 = tkf.Tokens(p.pop("x"))
+    flow = tkf.sa(**p) if model == "sa" else tkf.usa(**p, scaled=True)
+    return jnp.sum(tkf.evolve(flow, mu0, t=1.5, save=3, rtol=1e-10).final.x * PROBE)
+
+
+@pytest.mark.parametrize("model", ["sa", "usa"])
+def test_gradients_against_finite_differences(model):
+    gradient = jax.grad(loss)(PARAMETERS, model)
+    assert set(gradient) == set(PARAMETERS)
+    for name, value in PARAMETERS.items():
+        direction = rng.normal(size=value.shape)
+        h = 1e-4
+        shifted = [loss({**PARAMETERS, name: value + s * h * direction}, model) for s in (-2, -1, 1, 2)]
+        difference = (shifted[0] - 8 * shifted[1] + 8 * shifted[2] - shifted[3]) / (12 * h)
+        assert float(jnp.sum(gradient[name] * direction)) == pytest.approx(float(difference), rel=2e-6), name
+
+
+def test_forward_mode_agrees_with_reverse_mode():
+    mu0 = tkf.Tokens(X)
+    final = lambda beta, adjoint: tkf.evolve(tkf.sa(beta), mu0, t=1.0, save=2, rtol=1e-9, adjoint=adjoint).final.x[0, 0]
+    forward = jax.jvp(lambda b: final(b, "forward"), (2.0,), (1.0,))[1]
+    assert float(forward) == pytest.approx(float(jax.grad(lambda b: final(b, "reverse"))(2.0)), rel=1e-8)
+
+
+def test_vmap_over_parameters_and_starts():
+    betas = jnp.array([0.5, 2.0, 8.0])
+    starts = jnp.stack([tkf.Tokens.uniform_sphere(n=6, d=D, seed=s).x for s in range(3)])
+    runs = jax.vmap(lambda b, x: tkf.evolve(tkf.sa(b), tkf.Tokens(x), t=2.0, save=4, rtol=1e-8))(betas, starts)
+    assert runs.x.shape == (3, 4, 6, D) and runs.status is tkf.Status.COMPLETED
+    for i in range(3):
+        alone = tkf.evolve(tkf.sa(betas[i]), tkf.Tokens(starts[i]), t=2.0, save=4, rtol=1e-8)
+        assert np.max(abs(runs.x[i] - alone.x)) < 1e-7
+
+
+def test_the_traced_solve_takes_the_same_steps_as_the_walk():
+    mu0 = tkf.Tokens.uniform_sphere(n=20, d=3, seed=3)
+    walked = tkf.evolve(tkf.sa(9.0), mu0, t=5.0, save=11)
+    traced = jax.jit(lambda b: tkf.evolve(tkf.sa(b), mu0, t=5.0, save=11))(9.0)
+    assert int(walked.steps) == int(traced.steps)
+    assert np.max(abs(walked.x - traced.x)) < 1e-12
+    assert np.allclose(walked.times, traced.times, atol=1e-14)
+
+
+def test_traced_runs_that_end_early_hold_their_last_state():
+    mu0 = tkf.Tokens.orthonormal(5)
+    few = eqx.filter_jit(lambda b: tkf.evolve(tkf.sa(b), mu0, t=5.0, save=6, max_steps=4))(2.0)
+    assert few.status is tkf.Status.MAX_STEPS
+    assert np.all(np.isfinite(few.x)) and np.array_equal(few.x[-1], few.x[-2]) and float(few.times[-1]) < 5
+    stopped = jax.vmap(lambda b: tkf.evolve(tkf.sa(b), mu0, t=50.0, save=6, until=tkf.collapsed))(jnp.array([1.0, 2.0]))
+    assert stopped.code.tolist() == [tkf.Status.STOPPED] * 2
+    assert np.all(np.isfinite(stopped.x))
+
+
+def test_tokens_jit_vmap_and_differentiate():
+    mu = tkf.Tokens(X)
+    assert jax.jit(lambda m: m.mean)(mu).shape == (D,)
+    batch = jax.vmap(tkf.Tokens)(jnp.stack([X, 2 * X]))
+    assert batch.x.shape == (2, 6, D) and batch.radii.shape == (2, 6)
+    assert jax.grad(lambda m: jnp.sum(m.gram**2))(mu).x.shape == X.shape
