@@ -24,8 +24,7 @@ def usa_rate(ρ, beta, n):
 @pytest.mark.parametrize(("flow", "rate"), [(tkf.sa, sa_rate), (tkf.usa, usa_rate)], ids=["sa", "usa"])
 def test_cosine_follows_the_scalar_equation(flow, rate, beta, rho):
     n = 9
-    t_end = 2 / rate(max(rho, 0.0), beta, n)
-    t_end = min(t_end, 6.0)
+    t_end = 2 / rate(rho, beta, n)
     run = tkf.evolve(flow(beta), tkf.Tokens.equiangular(n, rho, d=11, seed=2), t_end, save=12, rtol=1e-10)
     exact = solve_ivp(
         lambda t, ρ: rate(ρ, beta, n), (0, t_end), [rho], method="DOP853", t_eval=np.asarray(run.times), rtol=1e-12, atol=1e-14

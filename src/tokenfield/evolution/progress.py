@@ -13,12 +13,18 @@ class Progress:
     def __init__(self, show: bool | None, title: str):
         self.show = sys.stderr.isatty() if show is None else show
         self.title, self.bar, self.task, self.began = title, None, None, time.monotonic()
+        self.told = 0.0
 
     def __enter__(self) -> "Progress":
         return self
 
     def update(self, fraction: float, note: str = "") -> None:
         if not self.show or time.monotonic() - self.began < PATIENCE:
+            return
+        if not sys.stderr.isatty():  # asked for, but nowhere to draw: a line every tenth
+            if fraction >= self.told + 0.1:
+                self.told = fraction
+                print(f"{self.title} {fraction:4.0%}  {note}", file=sys.stderr, flush=True)
             return
         if self.bar is None:
             self._open()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 
 from tokenfield.errors import InputError
@@ -22,7 +23,13 @@ def states(thing: Any) -> Tokens:
     )
 
 
-def each(function: Callable[[Tokens], Any], thing: Any) -> Any:
-    """`function` of a measure; of a trajectory, one result a saved time, computed one after another to save memory."""
-    mu = states(thing)
-    return function(mu) if mu.x.ndim == 2 else jax.lax.map(function, mu)
+def each(function: Callable[..., Any], thing: Any, *arguments: Any) -> Any:
+    """`function(mu, *arguments)` of a measure; of a trajectory, one result a saved time, computed one after another to
+    save memory. Compiled once for a shape: `function` is a plain function of its module, what varies is an argument."""
+    return _each(function, states(thing), arguments)
+
+
+@eqx.filter_jit
+def _each(function: Callable[..., Any], mu: Tokens, arguments: tuple) -> Any:
+    one = lambda state: function(state, *arguments)
+    return one(mu) if mu.x.ndim == 2 else jax.lax.map(one, mu)

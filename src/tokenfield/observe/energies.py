@@ -23,18 +23,17 @@ def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*tim
     1.847264
     """
     beta = check.scalar("beta", beta)
-
-    def of(mu: Tokens) -> Array:
-        b = beta.astype(mu.x.dtype)
-        sums = Dense().exponential(b * mu.x, mu.x, mu.x[:, :1], mu.w)
-        pairs = jnp.sum(mu.w * sums.total * jnp.exp(sums.shift - (b if scaled else 0.0)))
-        safe = jnp.where(b == 0, 1.0, b)
-        return jnp.where(b == 0, 0.5 * jnp.sum(mu.mean**2), pairs / (2 * safe))
-
-    value = each(of, thing)
+    value = each(_energy, thing, beta, scaled)
     if not check.traced(value) and not bool(jnp.all(jnp.isfinite(value))):
         raise InputError(
             f"The energy at β = {float(beta):g} exceeds the largest number. Use energy(..., scaled=True), which is "
             "multiplied by exp(-β)."
         )
     return value
+
+
+def _energy(mu: Tokens, beta: Float[Array, ""], scaled: bool) -> Float[Array, ""]:
+    beta = beta.astype(mu.x.dtype)
+    sums = Dense().exponential(beta * mu.x, mu.x, mu.x[:, :1], mu.w)
+    pairs = jnp.sum(mu.w * sums.total * jnp.exp(sums.shift - (beta if scaled else 0.0)))
+    return jnp.where(beta == 0, 0.5 * jnp.sum(mu.mean**2), pairs / (2 * jnp.where(beta == 0, 1.0, beta)))

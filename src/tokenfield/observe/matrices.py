@@ -11,6 +11,7 @@ from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
+from tokenfield.normalization import Free
 from tokenfield.observe.base import each, states
 from tokenfield.trajectory import Trajectory
 
@@ -26,15 +27,19 @@ def attention_matrix(thing: Any, flow: "Flow | AbstractAttention | None" = None)
     """
     if flow is None and isinstance(thing, Trajectory):
         flow = thing.flow
-    if isinstance(flow, Flow):
-        attention, reads = flow.attention, flow.normalization.reads
-    elif isinstance(flow, AbstractAttention):
-        attention, reads = flow, lambda mu: mu
-    else:
+    if isinstance(flow, AbstractAttention):
+        flow = Flow(flow, Free())
+    if not isinstance(flow, Flow):
         raise InputError("attention_matrix(measure, flow) needs a flow or an attention, e.g. tkf.sa(beta=9.0).")
-    attention.check(states(thing).d)
-    attention = as_dtype(attention, states(thing).x.dtype)
-    return each(lambda mu: attention.matrix(seen := reads(mu), seen.x), thing)
+    mu = states(thing)
+    flow.attention.check(mu.d)
+    flow.normalization.reads(mu)
+    return each(_matrix, thing, as_dtype(flow, mu.x.dtype))
+
+
+def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "n n"]:
+    seen = flow.normalization.reads(mu)
+    return flow.attention.matrix(seen, seen.x)
 
 
 def effective_rank(thing: Any) -> Float[Array, "*time"]:
@@ -49,7 +54,11 @@ def effective_rank(thing: Any) -> Float[Array, "*time"]:
         if matrix.ndim < 2:
             raise InputError(f"effective_rank takes a measure, a run or a matrix, but got shape {matrix.shape}.")
         return _entropy_rank(matrix)
-    return each(lambda mu: _entropy_rank(jnp.sqrt(mu.w)[:, None] * mu.x), thing)
+    return each(_rank, thing)
+
+
+def _rank(mu: Tokens) -> Float[Array, ""]:
+    return _entropy_rank(jnp.sqrt(mu.w)[:, None] * mu.x)
 
 
 def _entropy_rank(matrix: Float[Array, "*batch n d"]) -> Float[Array, "*batch"]:

@@ -19,8 +19,13 @@ def overlaps(thing: Any) -> Float[Array, "*time pairs"]:
     [0.0, 1.0, 0.0]
     """
     _two(states(thing))
-    upper = np.triu_indices(states(thing).n, 1)
-    return each(lambda mu: jnp.clip((θ := mu.directions) @ θ.T, -1, 1)[upper], thing)
+    states(thing).refuse_zero_vectors()
+    return each(_pairs, thing)
+
+
+def _pairs(mu: Tokens) -> Float[Array, " pairs"]:
+    θ = mu.directions
+    return jnp.clip(θ @ θ.T, -1, 1)[np.triu_indices(mu.n, 1)]
 
 
 class Histogram(NamedTuple):
