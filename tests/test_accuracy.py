@@ -51,7 +51,8 @@ def test_error_falls_with_rtol_over_four_decades(model, solver):
     flow = tkf.sa(9.0) if model == "sa" else tkf.usa(9.0, scaled=True)
     rtols = 10.0 ** -np.arange(5, 10)
     errors = [
-        np.linalg.norm(tkf.evolve(flow, tkf.Tokens(x, w), t, save=2, solver=solver, rtol=r).final.x - exact) for r in rtols
+        np.linalg.norm(tkf.evolve(flow, tkf.Tokens(x, w), t, save=2, solver=solver, rtol=r).final.x - exact)
+        for r in rtols
     ]
     slope = np.polyfit(np.log10(rtols), np.log10(errors), 1)[0]
     assert 0.6 < slope < 1.4, errors

@@ -33,7 +33,13 @@ def test_until_collapsed_locates_the_time():
 
 
 def test_until_a_function_of_mine():
-    run = tkf.evolve(tkf.kuramoto(), tkf.Tokens([[1.0, 0.0], [0.0, 1.0]]), t=50.0, until=lambda t, mu: mu.x[0] @ mu.x[1] > 0.5, rtol=1e-9)
+    run = tkf.evolve(
+        tkf.kuramoto(),
+        tkf.Tokens([[1.0, 0.0], [0.0, 1.0]]),
+        t=50.0,
+        until=lambda t, mu: mu.x[0] @ mu.x[1] > 0.5,
+        rtol=1e-9,
+    )
     # tan(φ/2) falls as e^{-t}: from φ = π/2 to π/3 in t = log √3
     assert float(run.times[-1]) == pytest.approx(np.log(np.sqrt(3)), rel=1e-8)
 

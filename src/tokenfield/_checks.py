@@ -10,10 +10,12 @@ from jaxtyping import Array
 
 from tokenfield.errors import InputError
 
-# What a parameter may be. The annotations tell the spec how to read it; the checks below do the refusing.
+# What a parameter may be. The annotations tell people and the spec how to read it; the checks below do the refusing,
+# in their own words, which is why nothing stricter is asserted at run time.
 Scalar = Annotated[Any, "scalar"]
 Vector = Annotated[Any, "vector"]
 Matrix = Annotated[Any, "matrix"]
+Whole = Annotated[Any, "whole"]
 
 
 def traced(tree: Any) -> bool:

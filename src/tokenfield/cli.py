@@ -122,7 +122,3 @@ def main() -> None:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(error), err=True)
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

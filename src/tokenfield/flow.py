@@ -61,9 +61,7 @@ class Flow(eqx.Module):
         return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization"
 
 
-def velocity(
-    flow: Flow, mu: Tokens, x: Any = None, *, t: float = 0.0, summation: "str | AbstractSummation | None" = None
-) -> Array:
+def velocity(flow: Flow, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any = None) -> Array:
     """ẋ of every token under the flow, shape (n, d); or, with `x` of shape (m, d) or (d,), the velocity field there.
 
     >>> import tokenfield as tkf

@@ -68,6 +68,7 @@ Real = Annotated[float, pydantic.Field(strict=True, allow_inf_nan=False)]
 Whole = Annotated[int, pydantic.Field(strict=True)]
 _READ_AS = {
     "scalar": Real,
+    "whole": Whole,
     "vector": list[Real] | str,
     "matrix": Real | list[list[Real]] | str,
 }
@@ -163,8 +164,6 @@ def _kind_model(kind: str, signature: inspect.Signature) -> type[Section]:
 def _read_as(annotation: Any) -> Any:
     if get_origin(annotation) is Annotated and get_args(annotation)[1] in _READ_AS:
         return _READ_AS[get_args(annotation)[1]]
-    if annotation in (int, int | None):
-        return Whole
     return annotation
 
 
@@ -248,7 +247,9 @@ class Spec:
         from tokenfield.evolution import collapsed, evolve
 
         flow, measure, time = self.flow(), self.measure(), self.time
-        with _blaming(self, "flow"):
+        with _blaming(self, "flow", "attention"):
+            flow.attention.check(measure.d)
+        with _blaming(self, "measure"):
             flow.settle(measure)
         with _blaming(self, "time"):
             run = evolve(

@@ -103,7 +103,7 @@ class Trajectory(eqx.Module):
     def __len__(self) -> int:
         return self.times.shape[-1]
 
-    def at(self, t: float) -> Tokens:
+    def at(self, t: Any) -> Tokens:
         """The state at any time of the run, to the run's own accuracy."""
         from tokenfield.evolution import SOLVERS, evolve
 

@@ -27,7 +27,13 @@ def test_cosine_follows_the_scalar_equation(flow, rate, beta, rho):
     t_end = 2 / rate(rho, beta, n)
     run = tkf.evolve(flow(beta), tkf.Tokens.equiangular(n, rho, d=11, seed=2), t_end, save=12, rtol=1e-10)
     exact = solve_ivp(
-        lambda t, ρ: rate(ρ, beta, n), (0, t_end), [rho], method="DOP853", t_eval=np.asarray(run.times), rtol=1e-12, atol=1e-14
+        lambda t, ρ: rate(ρ, beta, n),
+        (0, t_end),
+        [rho],
+        method="DOP853",
+        t_eval=np.asarray(run.times),
+        rtol=1e-12,
+        atol=1e-14,
     ).y[0]
     pairs = np.asarray(tkf.observe.overlaps(run))
     assert np.max(np.ptp(pairs, axis=1)) < 1e-8, "they stay equiangular"

@@ -16,7 +16,13 @@ def test_q_zero(attention):
     x, w = rng.normal(size=(15, 4)), rng.uniform(1, 3, 15)
     w /= w.sum()
     V = rng.normal(size=(4, 4))
-    run = tkf.evolve(tkf.Flow(attention(7.0, Q=np.zeros((2, 4)), K=rng.normal(size=(2, 4)), V=V)), tkf.Tokens(x, w), 2.0, save=5, rtol=1e-10)
+    run = tkf.evolve(
+        tkf.Flow(attention(7.0, Q=np.zeros((2, 4)), K=rng.normal(size=(2, 4)), V=V)),
+        tkf.Tokens(x, w),
+        2.0,
+        save=5,
+        rtol=1e-10,
+    )
     for i, t in enumerate(np.asarray(run.times)):
         exact = x + (expm(t * V) - np.eye(4)) @ (w @ x)
         assert np.max(abs(run.x[i] - exact)) < 1e-8 * np.max(abs(exact))
@@ -33,10 +39,14 @@ def test_v_minus_identity_on_a_symmetric_pair():
     run = tkf.evolve(tkf.Flow(tkf.Softmax(beta, V=-1.0)), tkf.Tokens([[1.2], [-1.2]]), 4.0, save=5, rtol=1e-10)
     assert np.max(abs(run.x[:, 0] + run.x[:, 1])) < 1e-12
     for t, x in zip(np.asarray(run.times), np.asarray(run.x[:, 0, 0]), strict=True):
-        assert quad(lambda u: 1 / (2 * u * np.tanh(beta * u)), x**2, 1.44, epsabs=1e-13)[0] == pytest.approx(t, abs=1e-8)
+        assert quad(lambda u: 1 / (2 * u * np.tanh(beta * u)), x**2, 1.44, epsabs=1e-13)[0] == pytest.approx(
+            t, abs=1e-8
+        )
 
 
 def test_v_minus_identity_ends_in_one_cluster_at_the_origin():
     """V = -I, A = I in R^d: every token tends to 0 (slowly, like t^{-1/2}, once tokens no longer tell each other apart)."""
-    run = tkf.evolve(tkf.Flow(tkf.Softmax(1.0, V=-1.0)), tkf.Tokens.uniform_box(n=40, d=2, low=-5, high=5, seed=3), 1e4, save=3)
+    run = tkf.evolve(
+        tkf.Flow(tkf.Softmax(1.0, V=-1.0)), tkf.Tokens.uniform_box(n=40, d=2, low=-5, high=5, seed=3), 1e4, save=3
+    )
     assert np.max(run.final.radii) < 0.05 * np.max(run[0].radii)

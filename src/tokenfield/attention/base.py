@@ -33,7 +33,7 @@ class AbstractAttention(eqx.Module):
     def check(self, d: int) -> None:
         """Refuse, with a sentence, parameters that do not act on R^d."""
 
-    def __call__(self, mu: Tokens, x: Any = None, *, summation: "str | AbstractSummation | None" = None) -> Array:
+    def __call__(self, mu: Any, x: Any = None, *, summation: Any = None) -> Array:
         """Γ_μ(x); x of shape (m, d), or (d,) for one point, or nothing for the tokens themselves."""
         if not isinstance(mu, AbstractMeasure):
             raise InputError(

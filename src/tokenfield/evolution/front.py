@@ -16,26 +16,25 @@ from tokenfield.evolution.diffeq import ADJOINTS, solve
 from tokenfield.evolution.march import march
 from tokenfield.evolution.solvers import PerToken, Problem, solver_name, solver_named
 from tokenfield.flow import Flow
-from tokenfield.measures import Tokens
 from tokenfield.status import Status
-from tokenfield.summation import AbstractSummation, choose
+from tokenfield.summation import choose
 from tokenfield.trajectory import Provenance, Trajectory
 
 
 def evolve(
-    flow: Flow,
-    mu0: Tokens,
+    flow: Any,
+    mu0: Any,
     t: Any,
     *,
     save: Any = 100,
-    until: Callable | None = None,
+    until: Any = None,
     solver: Any = "tsit5",
-    rtol: float | None = None,
-    atol: float | None = None,
-    max_steps: int = 100_000,
-    summation: "str | AbstractSummation | None" = None,
+    rtol: Any = None,
+    atol: Any = None,
+    max_steps: Any = 100_000,
+    summation: Any = None,
     progress: bool | None = None,
-    watch: Callable[[float, Tokens], None] | None = None,
+    watch: Callable | None = None,
     adjoint: str = "reverse",
 ) -> Trajectory:
     r"""Move a measure along a flow: solve $\dot x_i = v_{\mu_t}(x_i)$, $\mu_t = \sum_i w_i \delta_{x_i(t)}$.
@@ -155,7 +154,8 @@ def _interval(t: Any) -> Any:
     if times.shape not in ((), (2,)):
         raise InputError(f"Argument `t` must be an end time or a pair (start, end), but has shape {times.shape}.")
     if times.ndim == 0:
-        times = times * np.array([0.0, 1.0], times.dtype)
+        check.finite("t", times)
+        times = times * np.array([0.0, 1.0], times.dtype) + 0.0
     if not check.traced(times):
         check.finite("t", times)
         if not times[0] < times[1]:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
@@ -12,15 +13,18 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
-from tokenfield._checks import Matrix, Scalar, Vector
+from tokenfield._checks import Matrix, Scalar, Vector, Whole
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 
 P = ParamSpec("P")
 
+_ORIGINS: dict[int, dict[str, Any]] = {}
+"""How living tokens were made. Beside the objects, not in them: a seed in the pytree would compile everything anew."""
+
 
 def _seeded(constructor: "Callable[P, Tokens]") -> "Callable[P, Tokens]":
-    """Remember how tokens were made, so that a run can tell its seed. Not part of the pytree: it never recompiles."""
+    """Remember how tokens were made, so that a run can tell its seed."""
     signature = inspect.signature(constructor)
 
     @functools.wraps(constructor)
@@ -30,7 +34,8 @@ def _seeded(constructor: "Callable[P, Tokens]") -> "Callable[P, Tokens]":
         tokens = constructor(*args, **kwargs)
         arguments = {name: value for name, value in list(bound.arguments.items())[1:] if value is not None}
         if not check.traced(arguments):
-            object.__setattr__(tokens, "_origin", {"kind": constructor.__name__, **arguments})
+            _ORIGINS[id(tokens)] = {"kind": constructor.__name__, **arguments}
+            weakref.finalize(tokens, _ORIGINS.pop, id(tokens))
         return tokens
 
     return make
@@ -136,7 +141,7 @@ class Tokens(AbstractMeasure):
     @property
     def origin(self) -> dict | None:
         """How a seeded constructor made these tokens, or None for tokens from anywhere else."""
-        return getattr(self, "_origin", None)
+        return _ORIGINS.get(id(self))
 
     def at(self, x: Float[Array, "*batch n d"]) -> "Tokens":
         """The same weights and positions at other points."""
@@ -162,7 +167,7 @@ class Tokens(AbstractMeasure):
 
     @classmethod
     @_seeded
-    def uniform_sphere(cls, n: int, d: int, seed: int = 0) -> "Tokens":
+    def uniform_sphere(cls, n: Whole, d: Whole, seed: Whole = 0) -> "Tokens":
         """n independent uniform points on the unit sphere S^{d-1}.
 
         >>> Tokens.uniform_sphere(n=5, d=3, seed=1)
@@ -173,7 +178,7 @@ class Tokens(AbstractMeasure):
 
     @classmethod
     @_seeded
-    def gaussian(cls, n: int, d: int, mean: Vector = None, cov: Matrix = None, seed: int = 0) -> "Tokens":
+    def gaussian(cls, n: Whole, d: Whole, mean: Vector = None, cov: Matrix = None, seed: Whole = 0) -> "Tokens":
         """n independent samples of N(mean, cov); the standard normal law when both are left out.
 
         >>> Tokens.gaussian(n=100, d=2, mean=[5.0, 0.0], cov=[[1.0, 0.5], [0.5, 1.0]]).x.shape
@@ -191,7 +196,7 @@ class Tokens(AbstractMeasure):
 
     @classmethod
     @_seeded
-    def uniform_box(cls, n: int, d: int, low: Scalar = -1.0, high: Scalar = 1.0, seed: int = 0) -> "Tokens":
+    def uniform_box(cls, n: Whole, d: Whole, low: Scalar = -1.0, high: Scalar = 1.0, seed: Whole = 0) -> "Tokens":
         """n independent uniform points in the box [low, high]^d.
 
         >>> bool(abs(Tokens.uniform_box(n=9, d=2, low=-5.0, high=5.0).x).max() <= 5)
@@ -204,7 +209,7 @@ class Tokens(AbstractMeasure):
 
     @classmethod
     @_seeded
-    def orthonormal(cls, n: int, d: int | None = None, seed: int | None = None) -> "Tokens":
+    def orthonormal(cls, n: Whole, d: Whole = None, seed: Whole = None) -> "Tokens":
         """n orthonormal vectors in R^d (d = n when left out): the standard ones, or with a seed a random frame.
 
         >>> Tokens.orthonormal(3).gram.tolist()
@@ -214,7 +219,7 @@ class Tokens(AbstractMeasure):
 
     @classmethod
     @_seeded
-    def equiangular(cls, n: int, rho: Scalar, d: int | None = None, seed: int | None = None) -> "Tokens":
+    def equiangular(cls, n: Whole, rho: Scalar, d: Whole = None, seed: Whole = None) -> "Tokens":
         """n unit vectors with <x_i, x_j> = ρ for i ≠ j; -1/(n-1) ≤ ρ ≤ 1. With a seed, randomly rotated.
 
         >>> jnp.round(Tokens.equiangular(3, rho=-0.5, d=2).gram, 12).tolist()
@@ -223,11 +228,11 @@ class Tokens(AbstractMeasure):
         return cls(_equiangular(n, rho, d, seed))
 
 
-def _shape(n: int, d: int) -> tuple[int, int]:
+def _shape(n: Any, d: Any) -> tuple[int, int]:
     return check.whole("n", n, 1, "the number of tokens"), check.whole("d", d, 1, "the dimension")
 
 
-def _key(seed: int) -> Array:
+def _key(seed: Any) -> Array:
     return jax.random.key(check.whole("seed", seed, 0, "the seed of the random numbers"))
 
 
@@ -249,7 +254,7 @@ def _square_root(cov: Any, d: int) -> Array:
     return (vectors * jnp.sqrt(jnp.maximum(values, 0))) @ vectors.T
 
 
-def _equiangular(n: int, rho: Any, d: int | None, seed: int | None) -> Array:
+def _equiangular(n: Any, rho: Any, d: Any, seed: Any) -> Array:
     """The symmetric square root of (1-ρ) I + ρ 11ᵀ, in R^d; a regular simplex needs one dimension less."""
     n = check.whole("n", n, 1, "the number of tokens")
     rho = check.scalar("rho", rho)

@@ -32,7 +32,7 @@ class Clusters:
         return f"{len(self)} {plural} (linked within {self.within}) of {largest} tokens"
 
 
-def clusters(thing: Any, angle: float = 0.1, *, distance: float | None = None) -> Any:
+def clusters(thing: Any, angle: Any = 0.1, *, distance: Any = None) -> Any:
     """Groups of tokens linked by steps of at most `angle` radians between directions (single linkage).
 
     With `distance`, the links are Euclidean distances instead, for tokens in R^d. Of a trajectory: a list, one a time.

@@ -16,7 +16,7 @@ from tokenfield.observe.base import each, states
 from tokenfield.trajectory import Trajectory
 
 
-def attention_matrix(thing: Any, flow: "Flow | AbstractAttention | None" = None) -> Float[Array, "*time n n"]:
+def attention_matrix(thing: Any, flow: Any = None) -> Float[Array, "*time n n"]:
     """P_ij = k_μ(x_i, x_j) w_j, the weight of token j in the field at token i; rows of softmax attention sum to 1.
 
     `flow` may be left out for a run, which knows its own. Under a normalization that reads directions, these are used.

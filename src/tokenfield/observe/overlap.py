@@ -35,7 +35,7 @@ class Histogram(NamedTuple):
     edges: Float[np.ndarray, " bins+1"]
 
 
-def overlap_histogram(thing: Any, bins: int = 100) -> Histogram:
+def overlap_histogram(thing: Any, bins: Any = 100) -> Histogram:
     """The histogram over [-1, 1] of all overlaps, each pair counted by w_i w_j; blocks of rows, never all n² at once.
 
     >>> share, edges = overlap_histogram(Tokens.orthonormal(4), bins=3)

@@ -1,5 +1,7 @@
 """Which summation serves a request. Named ones are honoured; what is left open is decided here."""
 
+from typing import Any
+
 from tokenfield.errors import InputError, suggest
 from tokenfield.summation.base import AbstractSummation
 from tokenfield.summation.dense import Dense
@@ -7,7 +9,7 @@ from tokenfield.summation.dense import Dense
 KINDS: dict[str, type[AbstractSummation]] = {"dense": Dense}
 
 
-def choose(summation: "str | AbstractSummation | None" = None) -> AbstractSummation:
+def choose(summation: Any = None) -> AbstractSummation:
     """A summation by name, as given, or the best one known when nothing was named."""
     if isinstance(summation, AbstractSummation):
         return summation

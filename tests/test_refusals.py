@@ -1,0 +1,226 @@
+"""Bad input is refused at the front door: what was expected, what came, what to do."""
+
+import numpy as np
+import pytest
+
+import tokenfield as tkf
+from tokenfield import observe
+from tokenfield.errors import InputError
+
+X = np.eye(3)
+MU = tkf.Tokens(X)
+SA = tkf.sa(2.0)
+NAN, INF = float("nan"), float("inf")
+
+REFUSED = {
+    # tokens
+    "one point is not an array of points": (
+        lambda: tkf.Tokens([1.0, 2.0]),
+        r"`x` must have shape \(n, d\).*but has shape \(2,\)\. For one token, write x\[None, :\]",
+    ),
+    "a batch": (
+        lambda: tkf.Tokens(np.zeros((2, 3, 4))),
+        r"`x` must have shape.*shape \(2, 3, 4\)\. For a batch, use jax\.vmap",
+    ),
+    "no tokens": (lambda: tkf.Tokens(np.zeros((0, 3))), r"n, d ≥ 1.*but has shape \(0, 3\)"),
+    "ragged rows": (lambda: tkf.Tokens([[1.0], [1.0, 2.0]]), r"`x` must be an array of points.*ragged or not numbers"),
+    "NaN in a token": (
+        lambda: tkf.Tokens([[1.0, NAN]]),
+        r"`x` must be finite, but entry \(0, 1\) is nan\. Remove or repair",
+    ),
+    "infinite token": (
+        lambda: tkf.Tokens([[INF, 0.0], [INF, 1.0]]),
+        r"`x` must be finite, but entry \(0, 0\) is inf \(and 1 more\)",
+    ),
+    "complex tokens": (
+        lambda: tkf.Tokens(np.eye(2) * 1j),
+        r"`x` must be an array of points.*has dtype complex128\. Convert",
+    ),
+    "text": (lambda: tkf.Tokens([["a", "b"]]), r"`x` must be an array of points.*dtype <U1"),
+    "truth values": (lambda: tkf.Tokens(np.eye(2, dtype=bool)), r"has dtype bool"),
+    "half precision": (lambda: tkf.Tokens(np.eye(2, dtype=np.float16)), r"has dtype float16, too coarse"),
+    "negative weight": (lambda: tkf.Tokens(X, [0.5, 0.7, -0.2]), r"`w` must be positive, but weight 2 is -0\.2"),
+    "zero weight": (lambda: tkf.Tokens(X, [0.5, 0.5, 0.0]), r"`w` must be positive.*Leave tokens without mass out"),
+    "weights that do not sum to one": (
+        lambda: tkf.Tokens(X, [1.0, 1.0, 1.0]),
+        r"`w` must sum to 1, but sums to 3\. Divide it: w / w\.sum\(\)",
+    ),
+    "too few weights": (
+        lambda: tkf.Tokens(X, [0.5, 0.5]),
+        r"`w` must have one entry a token, shape \(n,\) = \(3,\), but has shape \(2,\)",
+    ),
+    "NaN weight": (lambda: tkf.Tokens(X, [0.5, NAN, 0.5]), r"`w` must be finite, but entry 1 is nan"),
+    "positions beyond one": (
+        lambda: tkf.Tokens(X, s=[0, 1, 2]),
+        r"`s` must lie in \[0, 1\], but spans \[0, 2\]\. Divide positions",
+    ),
+    "no dimension": (lambda: tkf.Tokens.uniform_sphere(5, 0), r"`d` must be at least 1 \(the dimension\), but is 0"),
+    "half a token": (
+        lambda: tkf.Tokens.uniform_sphere(5.5, 3),
+        r"`n` must be a whole number \(the number of tokens\), but is 5\.5",
+    ),
+    "negative seed": (lambda: tkf.Tokens.gaussian(5, 3, seed=-1), r"`seed` must be at least 0"),
+    "asymmetric covariance": (
+        lambda: tkf.Tokens.gaussian(5, 2, cov=[[1.0, 0.5], [0.0, 1.0]]),
+        r"`cov` must be symmetric.*differ by 0\.5\. Use \(cov \+ cov\.T\) / 2",
+    ),
+    "indefinite covariance": (
+        lambda: tkf.Tokens.gaussian(5, 2, cov=[[1.0, 2.0], [2.0, 1.0]]),
+        r"`cov` must have no negative eigenvalue, but has -1",
+    ),
+    "covariance of another size": (
+        lambda: tkf.Tokens.gaussian(5, 3, cov=np.eye(2)),
+        r"`cov` must have shape \(d, d\) = \(3, 3\), but has shape \(2, 2\)",
+    ),
+    "mean of another size": (
+        lambda: tkf.Tokens.gaussian(5, 3, mean=[0.0]),
+        r"`mean` must have shape \(d,\) = \(3,\), but has shape \(1,\)",
+    ),
+    "an empty box": (lambda: tkf.Tokens.uniform_box(5, 2, low=1.0, high=1.0), r"`low` must be below `high`"),
+    "impossible cosine": (
+        lambda: tkf.Tokens.equiangular(5, -0.5),
+        r"`rho` must lie in \[-1/\(n-1\), 1\] = \[-0\.25, 1\] for n = 5, but is -0\.5",
+    ),
+    "no room for a frame": (
+        lambda: tkf.Tokens.orthonormal(5, 3),
+        r"5 tokens at ρ = 0\.0 span 5 dimensions, but d = 3\. Take d ≥ 5",
+    ),
+    # parameters
+    "beta of many values": (
+        lambda: tkf.Softmax(beta=[1.0, 2.0]),
+        r"`beta` must be one number, but has shape \(2,\)\. For several values, use jax\.vmap",
+    ),
+    "NaN beta": (lambda: tkf.sa(NAN), r"`beta` must be finite, but its value is nan"),
+    "Q is a vector": (lambda: tkf.Softmax(Q=[1.0, 2.0]), r"`Q` must be a matrix.*but has shape \(2,\)"),
+    "V does not fit": (
+        lambda: tkf.velocity(tkf.sa(1.0, V=np.eye(2)), MU),
+        r"`V` must have shape \(d, d\) = \(3, 3\), but has shape \(2, 2\)",
+    ),
+    "Q and K disagree": (
+        lambda: tkf.velocity(tkf.sa(1.0, Q=np.ones((2, 3))), MU),
+        r"Q and K must have the same number of rows, but Qx has 2 and Ky has 3",
+    ),
+    "A and Q": (lambda: tkf.Softmax(A=X, Q=X), r"Give either A \(which is KᵀQ\) or Q and K, not both"),
+    "infinite K": (lambda: tkf.Softmax(K=[[INF]]), r"`K` must be finite, but entry \(0, 0\) is inf"),
+    "query of another dimension": (
+        lambda: tkf.Softmax()(MU, [1.0, 2.0]),
+        r"`x` must have shape \(m, d\) or \(d,\) with d = 3.*but has shape \(2,\)",
+    ),
+    "attention on an array": (
+        lambda: tkf.Softmax()(X),
+        r"Attention acts on a measure.*but got ndarray.*Tokens\(points\)",
+    ),
+    "overflow": (lambda: tkf.Unnormalized(1e4)(MU), r"left the range of floating-point numbers.*scaled=True"),
+    # flows
+    "flow of a class": (
+        lambda: tkf.Flow(tkf.Softmax),
+        r"starts with an attention.*got the class Softmax\. Write Softmax\(\)",
+    ),
+    "flow of a number": (
+        lambda: tkf.Flow(9.0),
+        r"starts with an attention such as Softmax\(beta=9\.0\), but got a float",
+    ),
+    "normalization is a class": (
+        lambda: tkf.Flow(tkf.Softmax(), tkf.PostLN),
+        r"normalization such as PostLN\(\).*Write PostLN\(\)",
+    ),
+    "zero vector on the sphere": (
+        lambda: tkf.evolve(SA, tkf.Tokens([[1.0, 0.0], [0.0, 0.0]]), 1.0),
+        r"token 1 is the zero vector\. Remove it.*Free\(\)",
+    ),
+    # evolve
+    "evolve an array": (
+        lambda: tkf.evolve(SA, X, 1.0),
+        r"moves a measure such as tokenfield\.Tokens, but got a ndarray.*Tokens\(x\)",
+    ),
+    "evolve an attention": (lambda: tkf.evolve(tkf.Softmax(), MU, 1.0), r"needs a Flow first.*but got Softmax"),
+    "negative time": (
+        lambda: tkf.evolve(SA, MU, -1.0),
+        r"Time must run forward, from start 0 to a later end, but the end is -1",
+    ),
+    "time that stands still": (lambda: tkf.evolve(SA, MU, (2.0, 2.0)), r"Time must run forward"),
+    "infinite time": (lambda: tkf.evolve(SA, MU, INF), r"`t` must be finite"),
+    "three times": (lambda: tkf.evolve(SA, MU, (0.0, 1.0, 2.0)), r"`t` must be an end time or a pair"),
+    "unknown solver": (
+        lambda: tkf.evolve(SA, MU, 1.0, solver="tsit"),
+        r"Unknown solver 'tsit'\. Did you mean 'tsit5'\?",
+    ),
+    "implicit and large": (
+        lambda: tkf.evolve(SA, tkf.Tokens.uniform_sphere(3000, 3), 1.0, solver="kvaerno5"),
+        r"dense Jacobian of n·d = 9000 unknowns",
+    ),
+    "no steps": (lambda: tkf.evolve(SA, MU, 1.0, max_steps=0), r"`max_steps` must be at least 1"),
+    "rtol zero": (lambda: tkf.evolve(SA, MU, 1.0, rtol=0.0), r"`rtol` must be positive, but is 0"),
+    "rtol below round-off": (
+        lambda: tkf.evolve(SA, MU, 1.0, rtol=1e-18),
+        r"`rtol` must be at least 1\.1e-14 in float64",
+    ),
+    "save nothing": (lambda: tkf.evolve(SA, MU, 1.0, save=0), r"`save` must be at least 1"),
+    "save beyond the end": (
+        lambda: tkf.evolve(SA, MU, 1.0, save=[0.5, 2.0]),
+        r"`save` must lie in \[start, end\] = \[0, 1\], but spans \[0\.5, 2\]",
+    ),
+    "save out of order": (
+        lambda: tkf.evolve(SA, MU, 1.0, save=[0.5, 0.5]),
+        r"`save` must hold strictly increasing times",
+    ),
+    "until is a word": (
+        lambda: tkf.evolve(SA, MU, 1.0, until="collapsed"),
+        r"`until` must be a function of \(t, mu\).*is 'collapsed'",
+    ),
+    "unknown summation": (
+        lambda: tkf.evolve(SA, MU, 1.0, summation="fast"),
+        r"Unknown summation 'fast'\. .*Known: dense",
+    ),
+    "unknown adjoint": (
+        lambda: tkf.evolve(SA, MU, 1.0, adjoint="backwards"),
+        r"Unknown adjoint 'backwards'.*Known: forward, reverse",
+    ),
+    # observables
+    "observe an array": (
+        lambda: observe.mean_overlap(X),
+        r"Observables take a measure \(Tokens\) or a run \(Trajectory\), but got ndarray",
+    ),
+    "overlap of one": (lambda: observe.overlaps(tkf.Tokens([[1.0]])), r"Overlaps are between two tokens"),
+    "energy out of range": (
+        lambda: observe.energy(MU, 1e4),
+        r"exceeds the largest number\. Use energy\(\.\.\., scaled=True\)",
+    ),
+    "angle of clusters": (lambda: observe.clusters(MU, angle=0.0), r"`angle` must be positive, but is 0"),
+    "angle in degrees": (lambda: observe.clusters(MU, angle=10.0), r"`angle` must be below π, in radians, but is 10"),
+    "attention without a flow": (lambda: observe.attention_matrix(MU), r"needs a flow or an attention"),
+    # files
+    "no such run": (lambda: tkf.Trajectory.load("nowhere.zarr"), r"There is no saved run at nowhere\.zarr"),
+    "a file for a folder": (lambda: tkf.Trajectory.load(__file__), r"is a file, but a saved run is a zarr folder"),
+    "movie of a strange kind": (
+        lambda: tkf.evolve(SA, MU, 1.0).animate("movie.avi"),
+        r"must end in \.mp4 or \.gif, but is 'movie\.avi'",
+    ),
+    "picture of a strange kind": (
+        lambda: tkf.evolve(SA, MU, 1.0).plot("picture.xyz"),
+        r"could not be written to picture\.xyz.*\.png",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused_with_a_sentence(what):
+    act, sentence = REFUSED[what]
+    with pytest.raises(InputError, match=sentence):
+        act()
+
+
+def test_there_are_many_kinds():
+    assert len(REFUSED) >= 30
+
+
+def test_an_unknown_name_is_told():
+    with pytest.raises(AttributeError, match="tokenfield has no name 'Sofmax'"):
+        tkf.Sofmax  # noqa: B018
+
+
+def test_what_is_traced_cannot_be_a_setting():
+    import jax
+
+    with pytest.raises(InputError, match="`rtol` must be a plain number"):
+        jax.grad(lambda r: tkf.evolve(SA, MU, 1.0, rtol=r).final.x[0, 0])(1e-6)

@@ -1,0 +1,185 @@
+"""Runs as things to look at, print, and keep."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import xarray
+
+import tokenfield as tkf
+from tokenfield import config, store
+from tokenfield.errors import InputError, StoreError
+
+MU = tkf.Tokens.uniform_sphere(n=15, d=3, seed=6)
+RUN = tkf.evolve(tkf.sa(4.0), MU, t=4.0, save=9)
+
+
+def test_states():
+    assert RUN.x.shape == (9, 15, 3) and len(RUN) == 9
+    assert np.array_equal(RUN.final.x, RUN.x[-1]) and np.array_equal(RUN[2].x, RUN.x[2])
+    assert int(RUN.steps) == int(RUN.accepted) + int(RUN.rejected)
+    assert RUN.provenance.seed == 6 and RUN.provenance.versions["jax"] == jax.__version__ and RUN.provenance.seconds > 0
+
+
+def test_at_any_time_solves_again():
+    exact = tkf.evolve(tkf.sa(4.0), MU, t=4.0, save=[1.2345], rtol=1e-11).x[0]
+    assert np.max(abs(RUN.at(1.2345).x - exact)) < 1e-5
+    fine = tkf.evolve(tkf.sa(4.0), MU, t=4.0, save=3, rtol=1e-11)
+    assert np.max(abs(fine.at(1.2345).x - exact)) < 1e-9
+    assert np.array_equal(RUN.at(1.0).x, RUN.x[2])
+    with pytest.raises(InputError, match=r"The run has t in \[0, 4\], but was asked for t = 5"):
+        RUN.at(5.0)
+
+
+def test_a_run_tells_its_story():
+    told = str(RUN)
+    for word in (
+        "n = 15",
+        "d = 3 on the sphere",
+        "Softmax(beta=4)",
+        "PostLN",
+        "0 to 4, 9 states",
+        "completed",
+        "tsit5",
+        "rtol 1e-06",
+        f"{int(RUN.steps)} steps",
+        "dense sums",
+        "clusters",
+        "overlap",
+        "energy",
+        "seed 6",
+    ):
+        assert word in told, (word, told)
+
+
+def test_to_xarray():
+    data = RUN.to_xarray()
+    assert data.x.dims == ("time", "token", "component") and np.array_equal(data.x, RUN.x)
+    assert np.array_equal(data.time, RUN.times)
+    known = json.loads(data.attrs["run"])
+    assert known["flow"]["attention"] == {"kind": "softmax", "beta": 4.0} and known["status"] == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("flow", "mu"),
+    [
+        (tkf.sa(4.0), MU),
+        (
+            tkf.usa(2.0, V=[[1.0, 0.1, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.7]], scaled=True),
+            tkf.Tokens(MU.x, np.arange(1, 16) / 120),
+        ),
+        (tkf.Flow(tkf.Softmax(1.0, A=-1.0)), tkf.Tokens(MU.x, s=np.linspace(0, 1, 15))),
+        (tkf.sa(4.0), tkf.Tokens(np.asarray(MU.x, np.float32))),
+    ],
+    ids=["sa", "usa weighted", "free with positions", "float32"],
+)
+def test_save_and_load(tmp_path, flow, mu):
+    run = tkf.evolve(flow, mu, t=2.0, save=5)
+    run.save(tmp_path / "deep" / "run.zarr")
+    again = tkf.Trajectory.load(tmp_path / "deep" / "run.zarr")
+    for one, other in zip(jax.tree.leaves(run), jax.tree.leaves(again), strict=True):
+        assert one.dtype == other.dtype and np.array_equal(one, other)
+    assert jax.tree.structure((run.flow, run.states)) == jax.tree.structure((again.flow, again.states))
+    assert dataclasses.asdict(run.provenance) == dataclasses.asdict(again.provenance)
+    assert str(again) == str(run)
+    assert np.max(abs(again.at(0.7).x - run.at(0.7).x)) == 0
+    assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["run.zarr"], "nothing is left lying about"
+    assert xarray.open_zarr(tmp_path / "deep" / "run.zarr").x.shape == run.x.shape
+
+
+def test_a_flow_of_ones_own_is_kept_without_its_flow(tmp_path):
+    class Own(tkf.Free):
+        pass
+
+    run = tkf.evolve(tkf.Flow(tkf.Softmax(1.0), Own()), MU, t=1.0, save=3)
+    assert config.encode(run.flow) is None
+    run.save(tmp_path / "run.zarr")
+    again = tkf.Trajectory.load(tmp_path / "run.zarr")
+    assert again.flow is None and "not one of the library" in str(again)
+    with pytest.raises(InputError, match="nearest saved times are 0 and 0.5"):
+        again.at(0.2)
+
+
+class Crash(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("blow", ["writing", "first rename", "second rename", "cleaning"])
+def test_a_crash_while_saving_leaves_a_whole_run(tmp_path, monkeypatch, blow):
+    path = tmp_path / "run.zarr"
+    RUN.save(path)
+    newer = tkf.evolve(tkf.sa(5.0), MU, t=4.0, save=9)
+    renames = []
+
+    def rename(a, b):
+        renames.append((a, b))
+        if (blow, len(renames)) in (("first rename", 1), ("second rename", 2)):
+            raise Crash
+        os.replace(a, b)
+
+    def half(self, place, **options):
+        os.makedirs(place)
+        (place / ".zattrs").write_text("{")
+        raise Crash
+
+    def rmtree(place, **options):
+        if blow == "cleaning" and len(renames) == 2:
+            raise Crash
+        shutil.rmtree(place, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.os, "rename", rename)
+        patch.setattr(store, "shutil", type("shutil", (), {"rmtree": staticmethod(rmtree)}))
+        if blow == "writing":
+            patch.setattr(xarray.Dataset, "to_zarr", half)
+        with pytest.raises(Crash):
+            newer.save(path)
+    left = tkf.Trajectory.load(path)
+    assert np.array_equal(left.x, newer.x if blow == "cleaning" else RUN.x)
+    newer.save(path)  # and the next save works as if nothing had happened
+    assert np.array_equal(tkf.Trajectory.load(path).x, newer.x)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.zarr"]
+
+
+def damage_chunk(path):
+    chunk = path / "x" / "0.0.0"
+    chunk.write_bytes(chunk.read_bytes()[:-40])
+
+
+def lose_chunk(path):
+    (path / "x" / "0.0.0").unlink()
+
+
+def lose_metadata(path):
+    (path / ".zmetadata").unlink()
+
+
+def truncate_metadata(path):
+    (path / ".zmetadata").write_text((path / ".zmetadata").read_text()[:100])
+
+
+def lose_array(path):
+    shutil.rmtree(path / "w")
+
+
+@pytest.mark.parametrize("harm", [damage_chunk, lose_chunk, lose_metadata, truncate_metadata, lose_array])
+def test_half_written_and_damaged_runs_are_refused(tmp_path, harm):
+    path = tmp_path / "run.zarr"
+    RUN.save(path)
+    harm(path)
+    with pytest.raises(
+        StoreError, match=r"run\.zarr (cannot be read as a saved run|is damaged).*[Mm]ake the run again"
+    ):
+        tkf.Trajectory.load(path)
+
+
+def test_what_is_not_a_run_is_not_overwritten(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.tex").write_text("x")
+    with pytest.raises(StoreError, match="exists and is not a saved run; it is left as it is"):
+        RUN.save(tmp_path / "precious")
+    assert (tmp_path / "precious" / "thesis.tex").exists()
