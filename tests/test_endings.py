@@ -59,7 +59,7 @@ def test_max_steps_keeps_the_part_that_was_computed():
 
 
 def test_blow_up_is_a_result_with_its_time():
-    """One token under unnormalized attention in R^1: ẋ = e^{βx²} x, which blows up at ½∫_{x₀²}^∞ e^{-βu}/u du = ½E₁(βx₀²)."""
+    """One token under unnormalized attention in R: ẋ = e^{βx²} x blows up at ½∫_{x₀²}^∞ e^{-βu}/u du = ½E₁(βx₀²)."""
     from scipy.special import exp1
 
     run = tkf.evolve(tkf.Flow(tkf.Unnormalized(1.0), tkf.Free()), tkf.Tokens([[0.5]]), t=9.0, save=500, rtol=1e-9)

@@ -100,7 +100,7 @@ def test_a_flow_of_ones_own_is_kept_without_its_flow(tmp_path):
     run.save(tmp_path / "run.zarr")
     again = tkf.Trajectory.load(tmp_path / "run.zarr")
     assert again.flow is None and "not one of the library" in str(again)
-    with pytest.raises(InputError, match="nearest saved times are 0 and 0.5"):
+    with pytest.raises(InputError, match=r"nearest saved times are 0 and 0\.5"):
         again.at(0.2)
 
 

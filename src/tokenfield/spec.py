@@ -335,14 +335,17 @@ def _where(data: Any, loc: tuple[str | int, ...]) -> tuple[tuple[str | int, ...]
     here: Any = data
     section: Any = data
     for position, key in enumerate(loc):
-        inside = (isinstance(here, dict) and key in here) or (isinstance(here, list) and isinstance(key, int))
-        if inside:
+        if _holds(here, key):
             section, here = here, here[key]
             where.append(key)
         elif position == len(loc) - 1 and isinstance(here, dict):
             section = here
             where.append(key)
     return tuple(where), section
+
+
+def _holds(place: Any, key: str | int) -> bool:
+    return (isinstance(place, dict) and key in place) or (isinstance(place, list) and isinstance(key, int))
 
 
 def _known_fields(where: tuple[str | int, ...], section: Any) -> list[str]:

@@ -45,7 +45,7 @@ def test_v_minus_identity_on_a_symmetric_pair():
 
 
 def test_v_minus_identity_ends_in_one_cluster_at_the_origin():
-    """V = -I, A = I in R^d: every token tends to 0 (slowly, like t^{-1/2}, once tokens no longer tell each other apart)."""
+    """V = -I, A = I in R^d: every token tends to 0 (slowly, like t^{-1/2}, once they look alike)."""
     run = tkf.evolve(
         tkf.Flow(tkf.Softmax(1.0, V=-1.0)), tkf.Tokens.uniform_box(n=40, d=2, low=-5, high=5, seed=3), 1e4, save=3
     )

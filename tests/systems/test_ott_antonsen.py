@@ -1,8 +1,8 @@
 """Kuramoto on the Ott–Antonsen manifold [ott2008].
 
-n equally spaced angles e^{iψ_k} under the Möbius map M_r(z) = (r + z)/(1 + rz), 0 < r < 1, have the mean r up to r^{n-1}, and
-Kuramoto's flow only moves r:  ṙ = r(1-r²)/2,  so that  r(t)² = 1/(1 + (1/r₀² - 1) e^{-t})  and every token is
-M_{r(t)}(e^{iψ_k}).
+n equally spaced angles e^{iψ_k} under the Möbius map M_r(z) = (r + z)/(1 + rz), 0 < r < 1, have the mean r up to
+r^{n-1}, and Kuramoto's flow only moves r:  ṙ = r(1-r²)/2,  so that  r(t)² = 1/(1 + (1/r₀² - 1) e^{-t})  and every
+token is M_{r(t)}(e^{iψ_k}).
 """
 
 import numpy as np

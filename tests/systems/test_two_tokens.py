@@ -6,7 +6,8 @@ USA:  ċ = (1-c²) e^{βc},                   with
       T(c) = -½ [e^{-β} Ei(β(1-c)) + e^β E₁(β(1+c))].
 β = 0 (Kuramoto): tan(φ/2) = tan(φ₀/2) e^{-t}, φ the angle between them.
 
-Both from 1/(1-c²) = ½ (1/(1-c) + 1/(1+c)),  ∫ e^{β(1-c)}/(1-c) dc = -Ei(β(1-c)),  ∫ e^{β(1-c)}/(1+c) dc = -e^{2β} E₁(β(1+c)).
+Both from 1/(1-c²) = ½ (1/(1-c) + 1/(1+c)),  ∫ e^{β(1-c)}/(1-c) dc = -Ei(β(1-c)),
+∫ e^{β(1-c)}/(1+c) dc = -e^{2β} E₁(β(1+c)).
 """
 
 import numpy as np

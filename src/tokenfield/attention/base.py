@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield.errors import InputError
-from tokenfield.measures import AbstractMeasure, Tokens
+from tokenfield.measures import Tokens
 from tokenfield.summation import AbstractSummation, choose
 
 
@@ -35,7 +35,7 @@ class AbstractAttention(eqx.Module):
 
     def __call__(self, mu: Any, x: Any = None, *, summation: Any = None) -> Array:
         """Γ_μ(x); x of shape (m, d), or (d,) for one point, or nothing for the tokens themselves."""
-        if not isinstance(mu, AbstractMeasure):
+        if not isinstance(mu, Tokens):
             raise InputError(
                 f"Attention acts on a measure such as tokenfield.Tokens, but got {type(mu).__name__}. "
                 "For points of shape (n, d), write attention(Tokens(points))."

@@ -1,0 +1,1 @@
+"""Side by side with the tools that people use otherwise."""

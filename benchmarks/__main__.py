@@ -1,0 +1,67 @@
+"""`python -m benchmarks`: every case beside its peers in one run; prints tables of medians and ratios.
+
+Each contender runs in a process of its own, so that none finds caches warm or threads taken by another. Times are
+medians of several rounds; a round goes through all contenders before the next begins, so that a slow minute hurts all.
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROUNDS = 5
+CASES = {
+    "velocity": "one SA velocity, n = 1000, d = 3, β = 9, float64",
+    "solve": "one SA solve, n = 1000, d = 3, β = 9, t = 10, rtol 1e-6, float64",
+}
+CONTENDERS = {
+    "velocity": ["tokenfield", "numpy", "torch_sdpa"],
+    "solve": ["tokenfield", "scipy_rk45", "torchdiffeq"],
+}
+
+
+def measure(case: str, contender: str) -> dict:
+    """One round of one contender, in its own process."""
+    command = [sys.executable, "-m", "benchmarks.contenders", case, contender]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{case}/{contender} failed:\n{result.stderr}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def table(case: str) -> str:
+    rounds = {name: [] for name in CONTENDERS[case]}
+    for k in range(ROUNDS):
+        for name in rounds:
+            print(f"  {case}: round {k + 1} of {ROUNDS}, {name}", file=sys.stderr)
+            rounds[name].append(measure(case, name))
+    median = {name: statistics.median(r["seconds"] for r in found) for name, found in rounds.items()}
+    ours = median["tokenfield"]
+    lines = [f"### {CASES[case]}", "", "| | median, ms | times tokenfield's | error | note |", "|---|---|---|---|---|"]
+    for name, found in rounds.items():
+        error, note = found[0]["error"], found[0].get("note", "")
+        lines.append(f"| {name} | {1e3 * median[name]:.2f} | {median[name] / ours:.2f} | {error:.1e} | {note} |")
+    return "\n".join(lines)
+
+
+def machine() -> str:
+    names = ("jax", "diffrax", "numpy", "scipy", "torch", "torchdiffeq")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {versions}; medians of {ROUNDS} rounds."
+
+
+def main() -> None:
+    text = "\n\n".join([machine(), *(table(case) for case in (sys.argv[1:] or CASES))])
+    print(text)
+    page = Path(__file__).with_name("README.md")
+    marker = "<!-- results -->"
+    if page.exists() and not sys.argv[1:]:
+        page.write_text(page.read_text(encoding="utf-8").split(marker)[0] + f"{marker}\n{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

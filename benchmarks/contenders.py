@@ -1,0 +1,133 @@
+"""One contender of one case, in its own process: prints the median seconds of a warm call, and its error."""
+
+import json
+import statistics
+import sys
+import time
+
+import numpy as np
+from scipy.integrate import solve_ivp
+
+N, D, BETA, T, RTOL = 1000, 3, 9.0, 10.0, 1e-6
+
+
+def start() -> np.ndarray:
+    x = np.random.default_rng(0).normal(size=(N, D))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+class Numpy:
+    """The best plain numpy: shifted exponents, everything in place, no temporaries of size n²."""
+
+    def __init__(self):
+        self.scores = np.empty((N, N))
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        s = np.matmul(BETA * x, x.T, out=self.scores)
+        s -= BETA  # the largest score on the sphere, known beforehand
+        np.exp(s, out=s)
+        a = s @ x
+        a /= s.sum(axis=1, keepdims=True)
+        a -= np.sum(a * x, axis=1, keepdims=True) * x
+        return a
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    s = np.exp(BETA * (x @ x.T - 1))
+    a = (s @ x) / s.sum(1, keepdims=True)
+    return a - np.sum(a * x, axis=1, keepdims=True) * x
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def exact() -> np.ndarray:
+    rhs = Numpy()
+    solution = solve_ivp(
+        lambda t, y: rhs(unit(y.reshape(N, D))).ravel(),
+        (0, T),
+        start().ravel(),
+        method="DOP853",
+        rtol=1e-11,
+        atol=1e-12,
+    )
+    return unit(solution.y[:, -1].reshape(N, D))
+
+
+def velocity_tokenfield():
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+
+    import tokenfield as tkf
+
+    flow, mu, sums = tkf.sa(BETA), tkf.Tokens(start()), tkf.Dense()
+    compiled = eqx.filter_jit(lambda flow, mu: flow.velocity(jnp.zeros(()), mu, mu.x, sums))
+    return lambda: np.asarray(jax.block_until_ready(compiled(flow, mu))), ""
+
+
+def velocity_numpy():
+    rhs, x = Numpy(), start()
+    return lambda: rhs(x), "in place, shifted"
+
+
+def torch_velocity():
+    import torch
+
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def velocity(x):
+        a = attend(x[None], x[None], x[None], scale=BETA)[0]
+        return a - (a * x).sum(1, keepdim=True) * x
+
+    return torch, velocity
+
+
+def velocity_torch_sdpa():
+    torch, velocity = torch_velocity()
+    x = torch.from_numpy(start())
+    return lambda: velocity(x).numpy(), f"{torch.get_num_threads()} threads"
+
+
+def solve_tokenfield():
+    import tokenfield as tkf
+
+    flow, mu = tkf.sa(BETA), tkf.Tokens(start())
+    run = lambda: tkf.evolve(flow, mu, T, save=1, rtol=RTOL)
+    steps = int(run().steps)
+    return lambda: np.asarray(run().final.x), f"tsit5, {steps} steps, error of the worst token controlled"
+
+
+def solve_scipy_rk45():
+    rhs, x = Numpy(), start().ravel()
+    solve = lambda: solve_ivp(lambda t, y: rhs(y.reshape(N, D)).ravel(), (0, T), x, method="RK45", rtol=RTOL, atol=1e-9)
+    note = f"{solve().nfev} evaluations, numpy in place and shifted"
+    return lambda: unit(solve().y[:, -1].reshape(N, D)), note
+
+
+def solve_torchdiffeq():
+    torch, velocity = torch_velocity()
+    from torchdiffeq import odeint
+
+    x, times = torch.from_numpy(start()), torch.tensor([0.0, T], dtype=torch.float64)
+    solve = lambda: odeint(lambda t, y: velocity(y), x, times, rtol=RTOL, atol=1e-9, method="dopri5")[-1].numpy()
+    return lambda: unit(solve()), "dopri5, SDPA"
+
+
+def main(case: str, contender: str) -> None:
+    call, note = globals()[f"{case}_{contender}"]()
+    value = call()
+    wanted = reference(start()) if case == "velocity" else exact()
+    error = float(np.max(np.linalg.norm(value - wanted, axis=1)))
+    seconds = []
+    began = time.perf_counter()
+    while len(seconds) < 5 or (time.perf_counter() - began < 2 and len(seconds) < 200):
+        t = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - t)
+    print(json.dumps({"seconds": statistics.median(seconds), "error": error, "note": note}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
