@@ -16,15 +16,12 @@ class Counting(AbstractAttention):
     inner: AbstractDotProduct
     traces = 0
 
-    def field(self, mu, x, summation):
+    def weigh(self, mu, x, values, summation):
         Counting.traces += 1
-        return self.inner.field(mu, x, summation)
-
-    def matrix(self, mu, x):
-        return self.inner.matrix(mu, x)
+        return self.inner.weigh(mu, x, values, summation)
 
     def check(self, d):
-        self.inner.check(d)
+        return self.inner.check(d)
 
 
 @pytest.fixture

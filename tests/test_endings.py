@@ -78,7 +78,7 @@ def test_tolerance_that_cannot_be_reached_stalls_and_says_so():
         """A field with a jump at every turn: no step is ever accurate."""
 
         def velocity(self, t, mu, x, gamma):
-            return 1.0 + jnp.sign(jnp.sin(1e17 * t))[None, None] * jnp.ones_like(x)
+            return 1.0 + jnp.sign(jnp.sin(1e17 * t))[None, None] * jnp.ones_like(mu.x)
 
     run = tkf.evolve(tkf.Flow(tkf.Softmax(1.0), Jagged()), tkf.Tokens([[1.0, 2.0]]), t=1.0, rtol=1e-13, max_steps=5000)
     assert not run.status.ok and np.all(np.isfinite(run.x))

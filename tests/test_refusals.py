@@ -87,14 +87,14 @@ REFUSED = {
     ),
     # parameters
     "beta of many values": (
-        lambda: tkf.Softmax(beta=[1.0, 2.0]),
-        r"`beta` must be one number, but has shape \(2,\)\. For several values, use jax\.vmap",
+        lambda: tkf.Softmax(beta=[[1.0, 2.0]]),
+        r"`beta` must be one number \(or one a layer, along a first axis\), but has shape \(1, 2\)",
     ),
     "NaN beta": (lambda: tkf.sa(NAN), r"`beta` must be finite, but its value is nan"),
     "Q is a vector": (lambda: tkf.Softmax(Q=[1.0, 2.0]), r"`Q` must be a matrix.*but has shape \(2,\)"),
     "V does not fit": (
         lambda: tkf.velocity(tkf.sa(1.0, V=np.eye(2)), MU),
-        r"`V` must have shape \(d, d\) = \(3, 3\), but has shape \(2, 2\)",
+        r"`V` must have shape \(rows, d\) = \(rows, 3\), but has shape \(2, 2\)",
     ),
     "Q and K disagree": (
         lambda: tkf.velocity(tkf.sa(1.0, Q=np.ones((2, 3))), MU),

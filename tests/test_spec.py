@@ -141,7 +141,7 @@ MISTAKES = {
     "wrong shape": (
         "beta = 4.0",
         "beta = 4.0\nV = [[1.0, 2.0]]",
-        r"spec\.toml:10: flow\.attention\.V: .*must have shape \(d, d\) = \(3, 3\), but has shape \(1, 2\)",
+        r"spec\.toml:10: flow\.attention\.V: .*must have shape \(rows, d\) = \(rows, 3\), but has shape \(1, 2\)",
     ),
     "A and Q": ("beta = 4.0", "beta = 4.0\nA = 1.0\nQ = 1.0", r"spec\.toml:7: flow\.attention: Give either A"),
     "infinite": ("beta = 4.0", "beta = inf", r"spec\.toml:9: flow\.attention\.beta: .*finite number.*got inf"),

@@ -26,11 +26,27 @@ __version__ = "0.1.0"
 
 _HOME = {
     "tokenfield.measures": ["Tokens"],
-    "tokenfield.attention": ["Softmax", "Unnormalized"],
-    "tokenfield.normalization": ["Free", "PostLN"],
+    "tokenfield.attention": [
+        "Additive",
+        "Causal",
+        "Hardmax",
+        "Krause",
+        "L2",
+        "Linear",
+        "MeanShift",
+        "MultiHead",
+        "ReLU",
+        "Sigmoid",
+        "Sinkhorn",
+        "Softmax",
+        "Unnormalized",
+    ],
+    "tokenfield.normalization": ["Free", "MixLN", "NGPT", "PeriLN", "PostLN", "PreLN", "Rescaled", "SqrtScaling"],
+    "tokenfield.parameters": ["PerLayer", "Schedule"],
+    "tokenfield.blocks": ["FisherRao", "MLP"],
     "tokenfield.summation": ["Dense"],
-    "tokenfield.flow": ["Flow", "kuramoto", "sa", "usa", "velocity"],
-    "tokenfield.evolution": ["Collapsed", "collapsed", "evolve"],
+    "tokenfield.flow": ["Flow", "krause", "kuramoto", "mean_shift", "sa", "usa", "velocity"],
+    "tokenfield.evolution": ["Collapsed", "collapsed", "evolve", "layers"],
     "tokenfield.status": ["Status"],
     "tokenfield.trajectory": ["Trajectory"],
     "tokenfield.spec": ["Spec"],
@@ -41,19 +57,43 @@ __all__ = [*_NAMES, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupport
 
 if TYPE_CHECKING:
     from tokenfield import observe as observe
+    from tokenfield.attention import L2 as L2
+    from tokenfield.attention import Additive as Additive
+    from tokenfield.attention import Causal as Causal
+    from tokenfield.attention import Hardmax as Hardmax
+    from tokenfield.attention import Krause as Krause
+    from tokenfield.attention import Linear as Linear
+    from tokenfield.attention import MeanShift as MeanShift
+    from tokenfield.attention import MultiHead as MultiHead
+    from tokenfield.attention import ReLU as ReLU
+    from tokenfield.attention import Sigmoid as Sigmoid
+    from tokenfield.attention import Sinkhorn as Sinkhorn
     from tokenfield.attention import Softmax as Softmax
     from tokenfield.attention import Unnormalized as Unnormalized
+    from tokenfield.blocks import MLP as MLP
+    from tokenfield.blocks import FisherRao as FisherRao
     from tokenfield.evolution import Collapsed as Collapsed
     from tokenfield.evolution import collapsed as collapsed
     from tokenfield.evolution import evolve as evolve
+    from tokenfield.evolution import layers as layers
     from tokenfield.flow import Flow as Flow
+    from tokenfield.flow import krause as krause
     from tokenfield.flow import kuramoto as kuramoto
+    from tokenfield.flow import mean_shift as mean_shift
     from tokenfield.flow import sa as sa
     from tokenfield.flow import usa as usa
     from tokenfield.flow import velocity as velocity
     from tokenfield.measures import Tokens as Tokens
+    from tokenfield.normalization import NGPT as NGPT
     from tokenfield.normalization import Free as Free
+    from tokenfield.normalization import MixLN as MixLN
+    from tokenfield.normalization import PeriLN as PeriLN
     from tokenfield.normalization import PostLN as PostLN
+    from tokenfield.normalization import PreLN as PreLN
+    from tokenfield.normalization import Rescaled as Rescaled
+    from tokenfield.normalization import SqrtScaling as SqrtScaling
+    from tokenfield.parameters import PerLayer as PerLayer
+    from tokenfield.parameters import Schedule as Schedule
     from tokenfield.spec import Spec as Spec
     from tokenfield.status import Status as Status
     from tokenfield.summation import Dense as Dense

@@ -16,6 +16,8 @@ Scalar = Annotated[Any, "scalar"]
 Vector = Annotated[Any, "vector"]
 Matrix = Annotated[Any, "matrix"]
 Whole = Annotated[Any, "whole"]
+Attention = Annotated[Any, "attention"]
+Attentions = Annotated[Any, "attentions"]
 
 
 def traced(tree: Any) -> bool:
@@ -93,29 +95,6 @@ def whole(name: str, value: Any, least: int, what: str) -> int:
     if value < least:
         raise InputError(f"Argument `{name}` must be at least {least} ({what}), but is {value}.")
     return int(value)
-
-
-def matrix(name: str, value: Any) -> Array | None:
-    """A parameter matrix: None for the identity, a number c for c times the identity, or a two-dimensional array."""
-    if value is None:
-        return None
-    array = real_array(name, value, like="a matrix, a number c (for c·I) or None (for I)")
-    if array.ndim not in (0, 2):
-        raise InputError(
-            f"Argument `{name}` must be a matrix of shape (rows, d) or one number, but has shape {array.shape}."
-        )
-    return finite(name, array)
-
-
-def fits(name: str, value: Array | None, d: int, square: bool = False) -> None:
-    """A parameter matrix must have d columns (and d rows, where it returns a token)."""
-    if value is None or value.ndim == 0:
-        return
-    if value.shape[1] != d or (square and value.shape[0] != d):
-        wanted = f"(d, d) = ({d}, {d})" if square else f"(rows, d) = (rows, {d})"
-        raise InputError(
-            f"Argument `{name}` must have shape {wanted}, but has shape {value.shape}. The tokens have d = {d}."
-        )
 
 
 def _brief(value: Any) -> str:

@@ -1,23 +1,25 @@
 """Flow: an attention and a normalization that act on a measure; and the named models."""
 
-from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
-from tokenfield.attention import AbstractAttention, Softmax, Unnormalized
-from tokenfield.attention.base import as_dtype, query_points, refuse_overflow
+from tokenfield.attention import AbstractAttention, Krause, MeanShift, Softmax, Unnormalized
+from tokenfield.attention.base import Points, as_dtype, query_points, refuse_overflow
+from tokenfield.blocks import MLP, FisherRao
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Tokens
-from tokenfield.normalization import AbstractNormalization, Free, PostLN
+from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN
+from tokenfield.parameters import PerLayer, at_layer, at_time, scheduled
 from tokenfield.summation import AbstractSummation, choose
 
 
 class Flow(eqx.Module):
-    """How a measure moves: attention makes the field, normalization says how tokens answer it.
+    """How a measure moves: attention makes the field, normalization says how tokens answer it; an MLP and a reweighting
+    may stand beside them.
 
     >>> Flow(Softmax(beta=9.0), PostLN())
     Flow: Softmax(beta=9) attention, PostLN normalization
@@ -25,26 +27,61 @@ class Flow(eqx.Module):
 
     attention: AbstractAttention
     normalization: AbstractNormalization
+    mlp: MLP | None
+    reweighting: FisherRao | None
 
-    def __init__(self, attention: Any, normalization: Any = None):
+    def __init__(self, attention: Any, normalization: Any = None, *, mlp: Any = None, reweighting: Any = None):
         normalization = Free() if normalization is None else normalization
-        if not isinstance(attention, AbstractAttention):
-            raise InputError(
-                f"A Flow starts with an attention such as Softmax(beta=9.0), but got {_name(attention)}."
-                + _forgotten_brackets(attention, AbstractAttention)
-            )
-        if not isinstance(normalization, AbstractNormalization):
-            raise InputError(
-                f"The second part of a Flow is a normalization such as PostLN() or Free(), but got "
-                f"{_name(normalization)}." + _forgotten_brackets(normalization, AbstractNormalization)
-            )
-        self.attention, self.normalization = attention, normalization
+        _require(attention, AbstractAttention, "A Flow starts with an attention such as Softmax(beta=9.0)")
+        _require(
+            normalization, AbstractNormalization, "A Flow's second part is a normalization such as PostLN() or Free()"
+        )
+        if mlp is not None:
+            _require(mlp, MLP, "A Flow's `mlp` is an MLP(...)")
+        if reweighting is not None:
+            _require(reweighting, FisherRao, "A Flow's `reweighting` is a FisherRao(rate)")
+        self.attention, self.normalization, self.mlp, self.reweighting = attention, normalization, mlp, reweighting
 
-    def velocity(
-        self, t: Float[Array, ""], mu: Tokens, x: Float[Array, "m d"], summation: AbstractSummation
-    ) -> Float[Array, "m d"]:
-        """v_μ(x) at time t. Unchecked and traceable: this is what solvers call."""
-        return self.normalization.velocity(t, mu, x, partial(self.attention.field, summation=summation))
+    # What solvers call: unchecked and traceable.
+
+    def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m d"]:
+        """v_μ(x) at time t; x None for the tokens themselves."""
+        now = at_time(self, t)
+        return now.normalization.velocity(t, mu, x, now._gamma(summation))
+
+    def growth(self, t: Float[Array, ""], mu: Tokens, summation: AbstractSummation) -> Float[Array, " n"]:
+        """d log w_i / dt, up to what all tokens share."""
+        now = at_time(self, t)
+        assert now.reweighting is not None
+        return now.reweighting(now.normalization.reads(mu), now.attention, summation)
+
+    def layer(
+        self, k: Int[Array, ""], t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, summation: AbstractSummation
+    ) -> Tokens:
+        """Layer k of the discrete Transformer, at time t."""
+        now = at_layer(self, k, t)
+        after = now.normalization.layer(t, step, mu, now._gamma(summation))
+        if now.reweighting is None:
+            return after
+        w = mu.w * jnp.exp(
+            step * (g := now.reweighting(now.normalization.reads(mu), now.attention, summation)) - step * g.max()
+        )
+        return eqx.tree_at(lambda nu: nu.w, after, w / w.sum())
+
+    def _gamma(self, summation: AbstractSummation) -> Gamma:
+        return Gamma(self.attention, summation, self._block)
+
+    def _block(self, a: Float[Array, "m d"], x: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        """The field with the MLP: a, a + MLP(x), or MLP(a)."""
+        if self.mlp is None:
+            return a
+        return self.mlp(a) if self.mlp.around else a + self.mlp(x)
+
+    def jumps(self) -> list[Array]:
+        """Times at which the flow changes abruptly."""
+        return self.normalization.jumps() + [part.jumps for part in scheduled(self) if isinstance(part, PerLayer)]
+
+    # The front doors.
 
     def settle(self, mu: Any) -> Tokens:
         """A start that this flow can move, checked: sizes fit, directions exist where they are needed."""
@@ -54,11 +91,27 @@ class Flow(eqx.Module):
                 "(n, d), write Tokens(x)."
             )
         assert isinstance(mu, Tokens)
-        self.attention.check(mu.d)
+        self.check(mu.d)
         return self.normalization.settle(mu)
 
+    def check(self, d: int) -> None:
+        """Refuse parts that do not fit R^d or each other."""
+        rows = self.attention.check(d)
+        if rows != d:
+            raise InputError(
+                f"Argument `V` must have shape (d, d) = ({d}, {d}) to move tokens, but the field has {rows} entries. "
+                "Heads with fewer are for MultiHead(..., output=...)."
+            )
+        if self.mlp is not None:
+            self.mlp.check(d)
+        if self.reweighting is not None:
+            self.reweighting.check(self.attention)
+        block = None if self.mlp is None else "around" if self.mlp.around else "added"
+        self.normalization.check(self.attention, d, block)
+
     def __repr__(self) -> str:
-        return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization"
+        extra = "".join(f", {describe(part)}" for part in (self.mlp, self.reweighting) if part is not None)
+        return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization{extra}"
 
 
 def velocity(flow: Flow, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any = None) -> Array:
@@ -71,7 +124,7 @@ def velocity(flow: Flow, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any
     """
     mu = flow.settle(mu)
     points = query_points(mu, x)
-    at = flow.normalization.settle(Tokens(jnp.atleast_2d(points))).x
+    at = None if x is None else flow.normalization.settle(Tokens(jnp.atleast_2d(points))).x
     flow = as_dtype(flow, mu.x.dtype)
     v = flow.velocity(check.scalar("t", t).astype(mu.x.dtype), mu, at, choose(summation))
     return refuse_overflow(v.reshape(points.shape), flow.attention)
@@ -111,28 +164,59 @@ def kuramoto(coupling: Any = 1.0) -> Flow:
     return Flow(Unnormalized(0.0, V=coupling), PostLN())
 
 
+def krause(P: Any) -> Flow:
+    r"""The Krause model in R^d with fixed weights: $\dot x_i = \sum_j P_{ij} (x_j - x_i)$, P row-stochastic.
+
+    >>> krause([[0.5, 0.5], [0.5, 0.5]])
+    Flow: Krause(P: 2×2) attention, Free normalization
+    """
+    return Flow(Krause(P), Free())
+
+
+def mean_shift(beta: Any = 1.0, data: Any = None, *, sphere: bool = False) -> Flow:
+    r"""Mean-shift with a Gaussian kernel of precision β: $\dot x_i = ∇ \log \int e^{-\beta|x_i - y|^2/2} dμ(y)$.
+
+    Blurring (μ moves with the tokens), or with fixed `data` of shape (m, d). In R^d, or on the sphere, where the blurring
+    kind is β times SA.
+
+    >>> mean_shift(9.0, sphere=True)
+    Flow: MeanShift(beta=9) attention, PostLN normalization
+    """
+    return Flow(MeanShift(beta, data), PostLN() if sphere else Free())
+
+
 def describe(module: eqx.Module) -> str:
     """A short name of a part: Softmax(beta=9, V=-1·I)."""
-    parts = []
-    for name in module.__dataclass_fields__:
-        value = getattr(module, name)
-        if value is None or value is False:
-            continue
-        if value is True:
-            parts.append(name)
-        elif eqx.is_array(value) and value.ndim == 0:
-            number = "traced" if check.traced(value) else f"{float(value):g}"
-            parts.append(f"{name}={number}{'·I' if name in 'QKVA' else ''}")
-        elif eqx.is_array(value):
-            parts.append(f"{name}: {'×'.join(map(str, value.shape))}")
-        else:
-            parts.append(f"{name}={value}")
+    parts = [_told(name, getattr(module, name)) for name in module.__dataclass_fields__]
+    parts = [part for part in parts if part]
     return type(module).__name__ + (f"({', '.join(parts)})" if parts else "")
+
+
+def _told(name: str, value: Any) -> str | None:
+    if value is None or value is False:
+        return None
+    if value is True:
+        return name
+    if isinstance(value, PerLayer):
+        return f"{name}: {len(value.values)} layers"
+    if isinstance(value, AbstractAttention):
+        return describe(value)
+    if isinstance(value, tuple):
+        return ", ".join(describe(part) for part in value)
+    if not eqx.is_array(value):
+        return f"{name}(t)" if isinstance(value, eqx.Module) else f"{name}={value}"
+    if value.ndim:
+        return f"{name}: {'×'.join(map(str, value.shape))}"
+    number = "traced" if check.traced(value) else f"{float(value):g}"
+    return f"{name}={number}{'·I' if name in 'QKVA' else ''}"
+
+
+def _require(thing: Any, kind: type, wanted: str) -> None:
+    if isinstance(thing, kind):
+        return
+    brackets = f" Write {thing.__name__}()." if isinstance(thing, type) and issubclass(thing, kind) else ""
+    raise InputError(f"{wanted}, but got {_name(thing)}.{brackets}")
 
 
 def _name(thing: Any) -> str:
     return f"the class {thing.__name__}" if isinstance(thing, type) else f"a {type(thing).__name__}"
-
-
-def _forgotten_brackets(thing: Any, kind: type) -> str:
-    return f" Write {thing.__name__}()." if isinstance(thing, type) and issubclass(thing, kind) else ""

@@ -37,13 +37,21 @@ seed = 0
 # path = "tokens.npy"
 
 [flow.attention]
-kind = "softmax"            # or unnormalized
-beta = 9.0                  # inverse temperature
+kind = "softmax"            # or unnormalized, l2, sinkhorn, sigmoid, linear, relu, hardmax, additive, krause, mean_shift
+beta = 9.0                  # inverse temperature; a list has one value a layer
 # Q = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]    # matrices: rows, a number c for c times the identity, or "Q.npy"
 # V = -1.0
+# Several heads:   kind = "multi_head"   heads = [{kind = "softmax", beta = 1.0}, {kind = "l2", beta = 4.0}]
+# A causal mask:   kind = "causal"       attention = {kind = "softmax", beta = 9.0}
 
 [flow.normalization]
-kind = "post_ln"            # the sphere; or free, all of R^d
+kind = "post_ln"            # the sphere; or free, rescaled, pre_ln, peri_ln, mix_ln (tau), ngpt (alpha), sqrt_scaling
+
+# [flow.mlp]                # beside attention, or around it
+# activation = "relu"
+# around = true
+# [flow.reweighting]        # Fisher-Rao: weights evolve
+# rate = 1.0
 
 [time]
 end = 20.0
@@ -53,6 +61,10 @@ spacing = "linear"          # or log: equal ratios, for stories that slow down
 # solver = "tsit5"          # or dopri5, dopri8, kvaerno5 (implicit)
 # rtol = 1e-6
 # max_steps = 100000
+
+# [layers]                  # instead of [time]: the discrete Transformer
+# depth = 24
+# step = 1.0
 
 [output]
 picture = true
@@ -66,12 +78,30 @@ class SpecError(InputError):
 
 Real = Annotated[float, pydantic.Field(strict=True, allow_inf_nan=False)]
 Whole = Annotated[int, pydantic.Field(strict=True)]
-_READ_AS = {
-    "scalar": Real,
+_READ_AS: dict[str, Any] = {
+    "scalar": Real | list[Real],
     "whole": Whole,
-    "vector": list[Real] | str,
-    "matrix": Real | list[list[Real]] | str,
+    "vector": Real | list[Real] | list[list[Real]] | str,
+    "matrix": Real | list[Real] | list[list[Real]] | list[list[list[Real]]] | str,
 }
+
+
+def _nested(value: dict[str, Any]) -> dict[str, Any]:
+    """An attention inside another, checked like one that stands alone."""
+    try:
+        return pydantic.TypeAdapter(_attention_union()).validate_python(value).model_dump(exclude_none=True)
+    except pydantic.ValidationError as error:
+        told = (
+            _mistake(value, mistake, lambda where, what: f"{'.'.join(map(str, where))}: {what}")
+            for mistake in error.errors()
+        )
+        raise ValueError(" ".join(told).removesuffix(".")) from None
+
+
+_READ_AS["attention"] = Annotated[dict[str, Any], pydantic.AfterValidator(_nested)]
+_READ_AS["attentions"] = Annotated[
+    list[Annotated[dict[str, Any], pydantic.AfterValidator(_nested)]], pydantic.Field(min_length=1)
+]
 
 
 class Section(pydantic.BaseModel):
@@ -114,6 +144,12 @@ class Time(Section):
         return self.start + np.append(0.0, (self.end - self.start) * np.geomspace(1e-4, 1.0, self.save - 1))
 
 
+class Layers(Section):
+    depth: Annotated[Whole, pydantic.Field(ge=1)]
+    step: Annotated[Real, pydantic.Field(gt=0)] = 1.0
+    save: Annotated[Whole, pydantic.Field(ge=1)] | None = None
+
+
 class Output(Section):
     picture: bool = True
     animation: bool = False
@@ -122,39 +158,47 @@ class Output(Section):
 @functools.cache
 def _model() -> type[Section]:
     """The model of a whole spec, from what the rooms hold now."""
-    from tokenfield import attention, measures, normalization
+    from tokenfield import measures, normalization
+    from tokenfield.blocks import MLP, FisherRao
 
-    parts = {
-        name: _union(name, {kind: inspect.signature(make) for kind, make in room.items()})
-        for name, room in {"attention": attention.KINDS, "normalization": normalization.KINDS}.items()
-    }
-    flow = pydantic.create_model(
-        "flow", __base__=Section, attention=(parts["attention"], ...), normalization=(parts["normalization"], ...)
+    flow: Any = pydantic.create_model(  # pyright: ignore[reportCallIssue]
+        "flow",
+        __base__=Section,
+        attention=(_attention_union(), ...),
+        normalization=(_union(normalization.KINDS), ...),
+        mlp=(_kind_model("mlp", MLP, named=False) | None, None),  # pyright: ignore
+        reweighting=(_kind_model("fisher_rao", FisherRao, named=False) | None, None),  # pyright: ignore
     )
-    kinds = {kind: inspect.signature(make) for kind, make in measures.KINDS.items()} | {
-        "file": inspect.signature(_tokens_from_file)
-    }
     return pydantic.create_model(
         "spec",
         __base__=Section,
-        measure=(_union("measure", kinds), ...),
+        measure=(_union({**measures.KINDS, "file": _tokens_from_file}), ...),
         flow=(flow, ...),
-        time=(Time, ...),
+        time=(Time | None, None),
+        layers=(Layers | None, None),
         output=(Output, Output()),
     )
 
 
-def _union(room: str, signatures: dict[str, inspect.Signature]) -> Any:
+@functools.cache
+def _attention_union() -> Any:
+    from tokenfield import attention
+
+    return _union(attention.KINDS)
+
+
+def _union(room: dict[str, Callable]) -> Any:
     """One model a kind, told apart by `kind`."""
-    models = [_kind_model(kind, signature) for kind, signature in signatures.items()]
-    if len(models) == 1:
-        return models[0]
-    return Annotated[Union[tuple(models)], pydantic.Field(discriminator="kind")]  # noqa: UP007
+    models = tuple(_kind_model(kind, make) for kind, make in room.items())
+    return Annotated[Union[models], pydantic.Field(discriminator="kind")]  # noqa: UP007
 
 
-def _kind_model(kind: str, signature: inspect.Signature) -> type[Section]:
-    fields: dict[str, Any] = {"kind": (Literal[kind], ...)}
-    for name, parameter in signature.parameters.items():
+def _kind_model(kind: str, make: Callable, named: bool = True) -> type[Section]:
+    """The fields of a constructor; `kind` must be given where several are possible."""
+    fields: dict[str, Any] = {"kind": (Literal[kind], ...) if named else (Literal[kind], kind)}
+    for name, parameter in inspect.signature(make).parameters.items():
+        if name == "folder":  # where the spec lies, not a field of it
+            continue
         required = parameter.default is inspect.Parameter.empty
         read_as = _read_as(parameter.annotation)
         fields[name] = (read_as, ...) if required else (read_as | None, parameter.default)
@@ -183,7 +227,8 @@ class Spec:
     """
 
     data: dict[str, Any]
-    time: Time
+    time: Time | None
+    layers: Layers | None
     output: Output
     folder: Path
     blame: "Callable[[Iterable[str | int], str], str]" = dataclasses.field(repr=False, compare=False)
@@ -232,39 +277,44 @@ class Spec:
             return make[arguments.pop("kind")](**arguments)
 
     def flow(self) -> "Flow":
-        from tokenfield import attention, normalization
+        from tokenfield import config
         from tokenfield.flow import Flow
 
-        parts = []
-        for name, room in {"attention": attention.KINDS, "normalization": normalization.KINDS}.items():
+        parts = {}
+        for name in self.data["flow"]:
             with _blaming(self, "flow", name):
-                arguments = self._arguments("flow", name)
-                parts.append(room[arguments.pop("kind")](**arguments))
-        return Flow(*parts)
+                parts[name] = config.build(self._arguments("flow", name))
+        return Flow(**parts)
 
     def run(self, *, progress: bool | None = None, watch: Any = None) -> "Trajectory":
         """Make the measure and the flow, and evolve."""
-        from tokenfield.evolution import collapsed, evolve
+        from tokenfield.evolution import collapsed, evolve, layers
 
         flow, measure, time = self.flow(), self.measure(), self.time
         with _blaming(self, "flow", "attention"):
             flow.attention.check(measure.d)
+        with _blaming(self, "flow"):
+            flow.check(measure.d)
         with _blaming(self, "measure"):
             flow.settle(measure)
-        with _blaming(self, "time"):
-            run = evolve(
-                flow,
-                measure,
-                (time.start, time.end),
-                save=time.saved,
-                until=collapsed if time.until == "collapsed" else None,
-                solver=time.solver,
-                rtol=time.rtol,
-                atol=time.atol,
-                max_steps=time.max_steps,
-                progress=progress,
-                watch=watch,
-            )
+        with _blaming(self, "time" if time is not None else "layers"):
+            if time is None:
+                assert self.layers is not None
+                run = layers(flow, measure, self.layers.depth, self.layers.step, save=self.layers.save)
+            else:
+                run = evolve(
+                    flow,
+                    measure,
+                    (time.start, time.end),
+                    save=time.saved,
+                    until=collapsed if time.until == "collapsed" else None,
+                    solver=time.solver,
+                    rtol=time.rtol,
+                    atol=time.atol,
+                    max_steps=time.max_steps,
+                    progress=progress,
+                    watch=watch,
+                )
         return dataclasses.replace(run, provenance=dataclasses.replace(run.provenance, spec=self.data))
 
     def to_toml(self) -> str:
@@ -273,12 +323,18 @@ class Spec:
 
         return tomli_w.dumps(self.data)
 
-    def _arguments(self, *path: str) -> dict[str, Any]:
-        section = functools.reduce(lambda data, key: data[key], path, self.data)
-        return {
-            key: _numbers(value, self.folder) if isinstance(value, str) and key not in ("kind", "path") else value
-            for key, value in section.items()
-        }
+    def _arguments(self, *path: str) -> Any:
+        return self._with_files(functools.reduce(lambda data, key: data[key], path, self.data))
+
+    def _with_files(self, part: Any) -> Any:
+        """Names of files replaced by the numbers in them, however deep."""
+        if isinstance(part, dict):
+            words = ("kind", "path", "activation")
+            return {
+                k: _numbers(v, self.folder) if isinstance(v, str) and k not in words else self._with_files(v)
+                for k, v in part.items()
+            }
+        return [self._with_files(one) for one in part] if isinstance(part, list) else part
 
 
 class _blaming:
@@ -302,7 +358,14 @@ def _validated(data: dict[str, Any], folder: Path, blame: Any) -> Spec:
         model: Any = _model().model_validate(data)
     except pydantic.ValidationError as error:
         raise SpecError("\n".join(_mistake(data, mistake, blame) for mistake in error.errors())) from None
-    return Spec(model.model_dump(exclude_none=True), model.time, model.output, folder, blame)
+    if (model.time is None) == (model.layers is None):
+        raise SpecError(
+            blame(
+                ("time",),
+                "this field is missing: a spec has either [time], for a flow, or [layers], for discrete depth.",
+            )
+        )
+    return Spec(model.model_dump(exclude_none=True), model.time, model.layers, model.output, folder, blame)
 
 
 def _mistake(data: dict[str, Any], mistake: Any, blame: Any) -> str:
@@ -353,7 +416,7 @@ def _known_fields(where: tuple[str | int, ...], section: Any) -> list[str]:
     model: Any = _model()
     for key in where:
         model = model.model_fields[key].annotation
-        members = [m for m in get_args(model) if isinstance(m, type)] or [model]
+        members = [m for m in get_args(model) if isinstance(m, type) and m is not type(None)] or [model]
         kind = section.get("kind") if isinstance(section, dict) else None
         model = next((m for m in members if m.__name__ == kind), members[0])
     return list(model.model_fields)

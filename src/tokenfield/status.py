@@ -13,6 +13,7 @@ class Status(enum.IntEnum):
     BLOW_UP = 3
     STALLED = 4
     INTERRUPTED = 5
+    UNSOLVED = 6
 
     def __str__(self) -> str:
         return self.name
@@ -30,5 +31,7 @@ class Status(enum.IntEnum):
             Status.MAX_STEPS: f"used up its steps at t = {t:.6g}; raise max_steps or loosen rtol",
             Status.BLOW_UP: f"blows up near t = {t:.10g}: the solution leaves every bound; what came before is kept",
             Status.STALLED: f"cannot reach its tolerance beyond t = {t:.6g}; loosen rtol, or use float64",
+            Status.UNSOLVED: f"ended at t = {t:.6g}, where attention's own iteration did not reach its tolerance; give it "
+            "more iterations, a larger tolerance or a smaller β",
             Status.INTERRUPTED: f"was interrupted at t = {t:.6g}; what was computed is kept",
         }[self]

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from tokenfield import observe
-from tokenfield.attention.base import AbstractDotProduct
 from tokenfield.measures import Tokens
+from tokenfield.observe.energies import energy_beta
 from tokenfield.trajectory import Trajectory
 
 LARGEST_TOLD = 20_000
@@ -21,8 +21,7 @@ def story(run: Trajectory) -> str:
         f"  flow     {str(run.flow).removeprefix('Flow: ') if run.flow is not None else 'not one of the library'}",
         f"  time     {float(run.times[0]):g} to {float(run.times[-1]):.6g}, {len(run)} states saved; "
         f"{run.status.name.lower()}",
-        f"  solver   {how.solver}, rtol {how.rtol:g}: {int(run.steps)} steps ({int(run.rejected)} rejected), "
-        f"{how.summation} sums, {run.x.dtype}",
+        f"  solver   {_solver(run)}, {how.summation} sums, {run.x.dtype}",
         *(f"  {name:<8} {told}" for name, told in _changes(run, first, last)),
     ]
     if not run.status.ok:
@@ -32,6 +31,13 @@ def story(run: Trajectory) -> str:
             f"  took     {how.seconds:.3g} s, {how.created}" + (f", seed {how.seed}" if how.seed is not None else "")
         )
     return "\n".join(lines)
+
+
+def _solver(run: Trajectory) -> str:
+    how = run.provenance
+    if how.solver == "layers":
+        return f"discrete depth, {int(run.steps)} layers"
+    return f"{how.solver}, rtol {how.rtol:g}: {int(run.steps)} steps ({int(run.rejected)} rejected)"
 
 
 def _measure(mu: Tokens) -> str:
@@ -47,10 +53,8 @@ def _changes(run: Trajectory, first: Tokens, last: Tokens) -> list[tuple[str, st
         if first.n <= LARGEST_TOLD:
             before, after = observe.clusters(first), observe.clusters(last)
             told.append(("clusters", f"{len(before)} at first, then {after}"))
-    attention = None if run.flow is None else run.flow.attention
-    if isinstance(attention, AbstractDotProduct) and first.n <= LARGEST_TOLD and np.allclose(np.asarray(last.radii), 1):
-        beta = float(attention.beta)
+    beta = energy_beta(run)
+    if beta is not None and first.n <= LARGEST_TOLD and np.allclose(np.asarray(last.radii), 1):
         share = [float(2 * beta * observe.energy(mu, beta, scaled=True)) for mu in (first, last)]
-        if beta > 0:
-            told.append(("energy", f"from {share[0]:.3g} to {share[1]:.3g} of one cluster's"))
+        told.append(("energy", f"from {share[0]:.3g} to {share[1]:.3g} of one cluster's"))
     return told

@@ -11,79 +11,124 @@ from jaxtyping import Array, Float
 from tokenfield import _checks as check
 from tokenfield.errors import InputError
 from tokenfield.measures import Tokens
-from tokenfield.summation import AbstractSummation, choose
+from tokenfield.parameters import Parameter, at_time, fits, matrix_parameter, number_parameter
+from tokenfield.summation import AbstractSummation, Dense, choose
+
+Points = Float[Array, "m d"] | None
+"""Where a field is asked for: m points, or None for the tokens themselves."""
 
 
 class AbstractAttention(eqx.Module):
     """A kind of attention. `attention(mu, x)` is Γ_μ(x) at any points x; without x, at the tokens themselves.
 
-    A new kind fills in three methods: `field` (Γ, through a summation), `matrix` (the kernel itself, for looking at)
-    and `check` (which refuses parameters that do not fit the dimension).
+    A new kind fills in two methods: `weigh`, its kernel summed against values, and `check`, which refuses parameters that
+    do not fit the dimension. Everything else follows: the field, the attention matrix, heads, masks, normalizations.
     """
 
     @abc.abstractmethod
-    def field(self, mu: Tokens, x: Float[Array, "m d"], summation: AbstractSummation) -> Float[Array, "m d"]:
-        """Γ_μ(x) at m points."""
+    def weigh(
+        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
+    ) -> Float[Array, "m p"]:
+        """Σ_j k_μ(x_i, y_j) w_j values_j at m points (None: at the tokens)."""
 
     @abc.abstractmethod
-    def matrix(self, mu: Tokens, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
-        """The attention matrix: k_μ(x_i, y_j) w_j, so that Γ_μ(x_i) = Σ_j matrix_ij V y_j."""
+    def check(self, d: int) -> int:
+        """Refuse, with a sentence, parameters that do not act on R^d; return the dimension of the field."""
 
-    @abc.abstractmethod
-    def check(self, d: int) -> None:
-        """Refuse, with a sentence, parameters that do not act on R^d."""
+    def field(self, mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m p"]:
+        """Γ_μ(x) = V Σ_j k_μ(x, y_j) w_j y_j."""
+        return apply(getattr(self, "V", None), self.weigh(mu, x, mu.x, summation))
 
-    def __call__(self, mu: Any, x: Any = None, *, summation: Any = None) -> Array:
-        """Γ_μ(x); x of shape (m, d), or (d,) for one point, or nothing for the tokens themselves."""
+    def matrix(self, mu: Tokens, x: Points) -> Float[Array, "*heads m n"]:
+        """The attention matrix k_μ(x_i, y_j) w_j: the kernel summed against unit vectors."""
+        return self.weigh(mu, x, jnp.eye(mu.n, dtype=mu.x.dtype), Dense())
+
+    def precompose(self, M: Float[Array, "d d"] | Float[Array, ""]) -> "AbstractAttention":
+        """The attention with scores s(Mx, My) and the same values: what attention looks like in the coordinates M⁻¹x."""
+        raise InputError(f"{type(self).__name__} attention cannot be read in rescaled coordinates; use Free().")
+
+    def asked_from(self, s: Any) -> "AbstractAttention":
+        """The attention for query points at positions s, where positions matter."""
+        raise InputError(f"Positions of query points matter to Causal attention only, not to {type(self).__name__}.")
+
+    # Attention that solves equations of its own may carry a memory from step to step.
+
+    def remember(self, mu: Tokens, memory: Any) -> Any:
+        """What to carry to the next step, given what was carried to this one."""
+        return None
+
+    def recall(self, memory: Any) -> "AbstractAttention":
+        """The attention that starts from a memory."""
+        return self
+
+    def healthy(self, memory: Any) -> Any:
+        """Whether the attention's own equations were solved to their tolerance."""
+        return True
+
+    def __call__(self, mu: Any, x: Any = None, *, t: Any = 0.0, s: Any = None, summation: Any = None) -> Array:
+        """Γ_μ(x); x of shape (m, d), or (d,) for one point, or nothing for the tokens themselves. `t` matters where
+        parameters change with depth; `s` gives the positions of the points x to causal attention."""
         if not isinstance(mu, Tokens):
             raise InputError(
                 f"Attention acts on a measure such as tokenfield.Tokens, but got {type(mu).__name__}. "
                 "For points of shape (n, d), write attention(Tokens(points))."
             )
         self.check(mu.d)
+        attention = at_time(as_dtype(self if s is None else self.asked_from(s), mu.x.dtype), check.scalar("t", t))
         points = query_points(mu, x)
-        attention = as_dtype(self, points.dtype)
-        field = attention.field(mu, jnp.atleast_2d(points), choose(summation))
-        return refuse_overflow(field.reshape(points.shape), attention)
+        self._refuse_poor_memory(attention, mu)
+        field = attention.field(mu, None if x is None else jnp.atleast_2d(points), choose(summation))
+        return refuse_overflow(field if points.ndim == 2 else field[0], attention)
+
+    def _refuse_poor_memory(self, attention: "AbstractAttention", mu: Tokens) -> None:
+        healthy = attention.healthy(attention.remember(mu, None))
+        if not check.traced(healthy) and not bool(healthy):
+            raise InputError(
+                f"{type(self).__name__} attention did not reach its own tolerance in its number of iterations. "
+                "Give it more (iterations=...), or a larger tolerance, or a smaller β."
+            )
 
 
 class AbstractDotProduct(AbstractAttention):
     """Attention through the score s(x, y) = β <Qx, Ky> = β <Ax, y> with A = KᵀQ, and values V y."""
 
-    beta: eqx.AbstractVar[Float[Array, ""]]
-    Q: eqx.AbstractVar[Array | None]
-    K: eqx.AbstractVar[Array | None]
-    V: eqx.AbstractVar[Array | None]
-    A: eqx.AbstractVar[Array | None]
+    beta: eqx.AbstractVar[Parameter]
+    Q: eqx.AbstractVar[Parameter]
+    K: eqx.AbstractVar[Parameter]
+    V: eqx.AbstractVar[Parameter]
+    A: eqx.AbstractVar[Parameter]
 
-    def queries(self, x: Float[Array, "m d"]) -> Float[Array, "m k"]:
+    def queries(self, mu: Tokens, x: Points) -> Float[Array, "m k"]:
         """β Q x or β A x: the side of the score that asks, inverse temperature included."""
-        return self.beta * apply(self.A if self.A is not None else self.Q, x)
+        return self.beta * apply(self.A if self.A is not None else self.Q, mu.x if x is None else x)
 
-    def keys(self, y: Float[Array, "n d"]) -> Float[Array, "n k"]:
+    def keys(self, mu: Tokens) -> Float[Array, "n k"]:
         """K y: the side of the score that answers."""
-        return apply(self.K, y)
+        return apply(self.K, mu.x)
 
-    def check(self, d: int) -> None:
-        rows = {}
-        for name in ("Q", "K"):
-            value = getattr(self, name)
-            check.fits(name, value, d)
-            rows[name] = d if value is None or value.ndim == 0 else value.shape[0]
+    def check(self, d: int) -> int:
+        rows = {name: fits(name, getattr(self, name), d) for name in ("Q", "K")}
         if rows["Q"] != rows["K"]:
             raise InputError(
                 f"Q and K must have the same number of rows, but Qx has {rows['Q']} and Ky has {rows['K']} entries "
                 f"(d = {d}; a matrix left out is the identity)."
             )
-        check.fits("A", self.A, d, square=True)
-        check.fits("V", self.V, d, square=True)
+        fits("A", self.A, d, rows=d)
+        return fits("V", self.V, d)
+
+    def precompose(self, M: Float[Array, "d d"] | Float[Array, ""]) -> "AbstractDotProduct":
+        if self.A is not None:
+            return eqx.tree_at(lambda a: a.A, self, times(M.T, times(self.A, M)))
+        parts = times(self.Q, M), times(self.K, M)
+        return eqx.tree_at(lambda a: (a.Q, a.K), self, parts, is_leaf=lambda leaf: leaf is None)
 
 
-def dot_product_parameters(beta: Any, Q: Any, K: Any, V: Any, A: Any) -> tuple[Array, *tuple[Array | None, ...]]:
-    """β, Q, K, V and A as arrays; A stands for KᵀQ and excludes Q and K."""
+def dot_product_parameters(beta: Any, Q: Any, K: Any, V: Any, A: Any = None) -> tuple[Parameter, ...]:
+    """β, Q, K, V and A as parameters; A stands for KᵀQ and excludes Q and K."""
     if A is not None and (Q is not None or K is not None):
         raise InputError("Give either A (which is KᵀQ) or Q and K, not both.")
-    return check.scalar("beta", beta), *(check.matrix(n, v) for n, v in zip("QKVA", (Q, K, V, A), strict=True))
+    named = zip("QKVA", (Q, K, V, A), strict=True)
+    return number_parameter("beta", beta), *(matrix_parameter(name, value) for name, value in named)
 
 
 def apply(matrix: Array | None, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
@@ -91,6 +136,13 @@ def apply(matrix: Array | None, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
     if matrix is None:
         return x
     return matrix * x if matrix.ndim == 0 else x @ matrix.T
+
+
+def times(left: Array | None, right: Array | None) -> Array | None:
+    """The product of two matrices, either of which may be None (the identity) or a number c (c·I)."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left * right if left.ndim == 0 or right.ndim == 0 else left @ right
 
 
 def query_points(mu: Tokens, x: Any) -> Array:

@@ -1,12 +1,11 @@
 """Softmax attention, the kernel of the SA model."""
 
-import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, apply, dot_product_parameters
+from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
 from tokenfield.measures import Tokens
+from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
 
 
@@ -16,7 +15,8 @@ class Softmax(AbstractDotProduct):
     [rigollet2025, equation (1)]. Finite at any β: exponents are shifted by their largest.
 
     **Arguments** `beta`: inverse temperature. `Q`, `K`: (k, d) matrices, `V`: (d, d); a number c means c·I, left out
-    means I. `A`: the (d, d) matrix KᵀQ instead of Q and K.
+    means I. `A`: the (d, d) matrix KᵀQ instead of Q and K. Each may be a function of t, or have one value a layer along
+    a first axis (`PerLayer`).
 
     >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
     >>> Softmax(beta=0.0)(mu).tolist()          # without temperature, everyone sees the mean
@@ -25,17 +25,16 @@ class Softmax(AbstractDotProduct):
     [0.0, 1.0]
     """
 
-    beta: Float[Array, ""]
-    Q: Array | None
-    K: Array | None
-    V: Array | None
-    A: Array | None
+    beta: Parameter
+    Q: Parameter
+    K: Parameter
+    V: Parameter
+    A: Parameter
 
     def __init__(self, beta: Scalar = 1.0, Q: Matrix = None, K: Matrix = None, V: Matrix = None, A: Matrix = None):
         self.beta, self.Q, self.K, self.V, self.A = dot_product_parameters(beta, Q, K, V, A)
 
-    def field(self, mu: Tokens, x: Float[Array, "m d"], summation: AbstractSummation) -> Float[Array, "m d"]:
-        return apply(self.V, summation.exponential(self.queries(x), self.keys(mu.x), mu.x, mu.w).average)
-
-    def matrix(self, mu: Tokens, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
-        return jax.nn.softmax(self.queries(x) @ self.keys(mu.x).T + jnp.log(mu.w), axis=1)
+    def weigh(
+        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
+    ) -> Float[Array, "m p"]:
+        return summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w).average

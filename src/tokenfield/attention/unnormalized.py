@@ -5,8 +5,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, apply, dot_product_parameters
+from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
 from tokenfield.measures import Tokens
+from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
 
 
@@ -24,11 +25,11 @@ class Unnormalized(AbstractDotProduct):
     [0.5, 0.0]
     """
 
-    beta: Float[Array, ""]
-    Q: Array | None
-    K: Array | None
-    V: Array | None
-    A: Array | None
+    beta: Parameter
+    Q: Parameter
+    K: Parameter
+    V: Parameter
+    A: Parameter
     scaled: bool = eqx.field(static=True)
 
     def __init__(
@@ -48,9 +49,8 @@ class Unnormalized(AbstractDotProduct):
         """Logarithm of the unit of time: β when scaled, else 0."""
         return self.beta if self.scaled else jnp.zeros_like(self.beta)
 
-    def field(self, mu: Tokens, x: Float[Array, "m d"], summation: AbstractSummation) -> Float[Array, "m d"]:
-        sums = summation.exponential(self.queries(x), self.keys(mu.x), mu.x, mu.w)
-        return apply(self.V, jnp.exp(sums.shift - self.unit)[:, None] * sums.weighted)
-
-    def matrix(self, mu: Tokens, x: Float[Array, "m d"]) -> Float[Array, "m n"]:
-        return jnp.exp(self.queries(x) @ self.keys(mu.x).T - self.unit) * mu.w
+    def weigh(
+        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
+    ) -> Float[Array, "m p"]:
+        sums = summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w)
+        return jnp.exp(sums.shift - self.unit)[:, None] * sums.weighted

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield import observe
-from tokenfield.attention.base import AbstractDotProduct
+from tokenfield.observe.energies import energy_beta
 from tokenfield.trajectory import Trajectory
 
 INK, FAINT, PAPER = "#22262e", "#c9ced6", "#ffffff"
@@ -168,9 +168,8 @@ def course(run: Trajectory) -> tuple[str, np.ndarray] | None:
     """The one curve that tells how far a run has come: the energy as a share of one cluster's, or the next best."""
     if run.states.n < 2:
         return None
-    attention = None if run.flow is None else run.flow.attention
-    beta = float(attention.beta) if isinstance(attention, AbstractDotProduct) else 0.0
-    if beta > 0 and run.states.n <= LARGEST_LABELLED // 4 and view_of(run).sphere:
+    beta = energy_beta(run)
+    if beta and run.states.n <= LARGEST_LABELLED // 4 and view_of(run).sphere:
         return "energy / max", 2 * beta * np.asarray(observe.energy(run, beta, scaled=True))
     if not view_of(run).sphere:
         spread = np.asarray(run.x) - np.asarray(run.states.mean)[:, None]

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from tokenfield.evolution.solvers import Problem
+from tokenfield.evolution.problem import Problem
 from tokenfield.status import Status
 
 ADJOINTS = {"reverse": dfx.RecursiveCheckpointAdjoint, "forward": dfx.ForwardMode}
@@ -15,7 +15,7 @@ ADJOINTS = {"reverse": dfx.RecursiveCheckpointAdjoint, "forward": dfx.ForwardMod
 
 class Solved(NamedTuple):
     times: Float[Array, " T"]
-    states: Float[Array, "T n d"]
+    states: Float[Array, "T n k"]
     status: Int[Array, ""]
     steps: Int[Array, ""]
     accepted: Int[Array, ""]
@@ -25,15 +25,17 @@ class Solved(NamedTuple):
 def solve(problem: Problem, max_steps: int, adjoint: str) -> Solved:
     """All save times at once. A run that ends early holds its last state from there on, so that no NaN leaves."""
     p = problem
-    read = lambda t, x, args: (t, p.measure(x).x)
-    event = None if p.until is None else dfx.Event(lambda t, x, args, **kwargs: p.stops(t, x))
+    read = lambda t, y, args: (t, y)
+    memory = p.remember(p.t0, p.first, None)
+    event = None if p.until is None else dfx.Event(lambda t, y, args, **kwargs: p.stops(t, y))
     solution = dfx.diffeqsolve(
         p.term,
         p.solver,
         p.t0,
         p.t1,
         None,
-        p.start.x,
+        p.first,
+        args=memory,
         saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=p.ts, fn=read), dfx.SubSaveAt(t1=True, fn=read)]),
         stepsize_controller=p.control,
         max_steps=max_steps,
@@ -42,7 +44,7 @@ def solve(problem: Problem, max_steps: int, adjoint: str) -> Solved:
         throw=False,
     )
     assert solution.ys is not None
-    (_, states), (last_t, last_x) = solution.ys
+    (_, states), (last_t, last) = solution.ys
     reached = p.ts <= last_t[0]
     stopped = solution.result == dfx.RESULTS.event_occurred
     status = jnp.where(
@@ -54,9 +56,10 @@ def solve(problem: Problem, max_steps: int, adjoint: str) -> Solved:
             jnp.where(solution.result == dfx.RESULTS.max_steps_reached, Status.MAX_STEPS, Status.STALLED),
         ),
     )
+    status = jnp.where(p.healthy(memory), status, Status.UNSOLVED)
     return Solved(
         jnp.minimum(p.ts, last_t[0]),
-        jnp.where(reached[:, None, None], states, last_x),
+        jnp.where(reached[:, None, None], states, last),
         status,
         solution.stats["num_steps"],
         solution.stats["num_accepted_steps"],

@@ -13,9 +13,11 @@ from tokenfield import _checks as check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
 from tokenfield.evolution.diffeq import ADJOINTS, solve
-from tokenfield.evolution.march import march
-from tokenfield.evolution.solvers import PerToken, Problem, solver_name, solver_named
+from tokenfield.evolution.march import Walker, march
+from tokenfield.evolution.problem import Problem
+from tokenfield.evolution.solvers import control_with_jumps, solver_name, solver_named
 from tokenfield.flow import Flow
+from tokenfield.measures import Tokens
 from tokenfield.status import Status
 from tokenfield.summation import choose
 from tokenfield.trajectory import Provenance, Trajectory
@@ -84,7 +86,7 @@ def evolve(
         t1=jnp.asarray(times[1], dtype),
         ts=jnp.asarray(_save_times(save, times), dtype),
         solver=solver_named(solver, *tolerances, start.n * start.d),
-        control=PerToken(*tolerances),
+        control=control_with_jumps(*tolerances, [jump.astype(dtype) for jump in flow.jumps()]),
         until=_stop_condition(until),
         summation=choose(summation),
     )
@@ -102,7 +104,7 @@ def evolve(
         solved = solve(problem, max_steps, adjoint)
         return Trajectory(
             solved.times,
-            jax.vmap(start.at)(solved.states),
+            jax.vmap(problem.measure)(solved.states),
             flow,
             solved.status,
             solved.steps,
@@ -113,7 +115,7 @@ def evolve(
     saved, states = _computed(problem, walker)
     return Trajectory(
         saved,
-        jax.vmap(start.at)(states),
+        states,
         flow,
         walker.status,
         walker.steps,
@@ -122,14 +124,13 @@ def evolve(
     )
 
 
-def _computed(problem: Problem, walker: Any) -> tuple[Array, Array]:
+def _computed(problem: Problem, walker: Walker) -> tuple[Array, Tokens]:
     """The saved part of a walk; a walk that ended between two save times adds the state that it reached."""
     count, reached = int(walker.saved), float(walker.t)
     times, states = np.asarray(problem.ts)[:count], walker.states[:count]
     if Status(int(walker.status)) is not Status.COMPLETED and (count == 0 or times[-1] < reached):
-        times = np.append(times, reached)
-        states = jnp.concatenate([states, problem.measure(walker.x).x[None]])
-    return jnp.asarray(times), states
+        times, states = np.append(times, reached), jnp.concatenate([states, walker.y[None]])
+    return jnp.asarray(times), jax.vmap(problem.measure)(states)
 
 
 def _under_transformation(problem: Problem) -> bool:

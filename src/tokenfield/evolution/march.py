@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from tokenfield.evolution.problem import Problem
 from tokenfield.evolution.progress import Progress
-from tokenfield.evolution.solvers import Problem
 from tokenfield.status import Status
 
 PIECE_SECONDS = 0.2
@@ -33,33 +33,38 @@ class Walker(eqx.Module):
 
     t: Float[Array, ""]
     tnext: Float[Array, ""]
-    x: Float[Array, "n d"]
+    y: Float[Array, "n k"]
+    memory: Any
+    jumped: Bool[Array, ""]
     solver_state: Any
     control_state: Any
     steps: Int[Array, ""]
     accepted: Int[Array, ""]
     saved: Int[Array, ""]
-    states: Float[Array, "T n d"]
+    states: Float[Array, "T n k"]
     status: Int[Array, ""]
 
 
 @eqx.filter_jit
 def _begin(problem: Problem) -> Walker:
-    p, x0 = problem, problem.start.x
-    solver_state = p.solver.init(p.term, p.t0, p.t1, x0, None)
-    tnext, control_state = p.control.init(p.term, p.t0, p.t1, x0, None, None, p.solver.func, _error_order(p))
-    states = jnp.zeros((len(p.ts), *x0.shape), x0.dtype).at[0].set(p.measure(x0).x)
+    p, y0 = problem, problem.first
+    memory = p.remember(p.t0, y0, None)
+    solver_state = p.solver.init(p.term, p.t0, p.t1, y0, memory)
+    tnext, control_state = p.control.init(p.term, p.t0, p.t1, y0, None, memory, p.solver.func, _error_order(p))
+    stopped = jnp.where(p.stops(p.t0, y0), Status.STOPPED, Status.RUNNING)
     return Walker(
-        p.t0,
-        _clip(p, tnext),
-        x0,
-        solver_state,
-        control_state,
-        jnp.asarray(0),
-        jnp.asarray(0),
-        jnp.sum(p.ts <= p.t0),
-        states,
-        jnp.where(p.stops(p.t0, x0), Status.STOPPED, Status.RUNNING),
+        t=p.t0,
+        tnext=_clip(p, tnext),
+        y=y0,
+        memory=memory,
+        jumped=jnp.asarray(False),
+        solver_state=solver_state,
+        control_state=control_state,
+        steps=jnp.asarray(0),
+        accepted=jnp.asarray(0),
+        saved=jnp.sum(p.ts <= p.t0),
+        states=jnp.zeros((len(p.ts), *y0.shape), y0.dtype).at[0].set(y0),
+        status=jnp.where(p.healthy(memory), stopped, Status.UNSOLVED),
     )
 
 
@@ -73,42 +78,40 @@ def _advance(problem_and_limit: tuple[Problem, Array], walker: Walker) -> Walker
 
 
 def _step(p: Problem, now: Walker) -> Walker:
-    x, error, dense, solver_state, solved = p.solver.step(
-        p.term, now.t, now.tnext, now.x, None, now.solver_state, False
+    y, error, dense, solver_state, solved = p.solver.step(
+        p.term, now.t, now.tnext, now.y, now.memory, now.solver_state, now.jumped
     )
-    keep, t, tnext, _, control_state, controlled = p.control.adapt_step_size(
-        now.t, now.tnext, now.x, x, None, error, _error_order(p), now.control_state
+    keep, t, tnext, jumped, control_state, controlled = p.control.adapt_step_size(
+        now.t, now.tnext, now.y, y, now.memory, error, _error_order(p), now.control_state
     )
     keep = keep & (solved == dfx.RESULTS.successful)
     kept = lambda new, old: jax.tree.map(lambda a, b: jnp.where(keep, a, b), new, old)
-    x, solver_state, t = kept(x, now.x), kept(solver_state, now.solver_state), kept(t, now.t)
+    y, solver_state, t = kept(y, now.y), kept(solver_state, now.solver_state), kept(t, now.t)
 
     interpolant = p.solver.interpolation_cls(t0=now.t, t1=now.tnext, **dense)
-    stopped = keep & p.stops(t, x)
+    stopped = keep & p.stops(t, y)
     if p.until is not None:
-        t, x = lax.cond(stopped, lambda: _locate(p, interpolant, now.t, now.tnext), lambda: (t, x))
+        t, y = lax.cond(stopped, lambda: _locate(p, interpolant, now.t, now.tnext), lambda: (t, y))
     saved, states = _save(p, interpolant, keep, t, now.saved, now.states)
+    memory = p.remember(t, y, now.memory)
 
-    status = jnp.where(
-        stopped,
-        Status.STOPPED,
-        jnp.where(
-            t >= p.t1,
-            Status.COMPLETED,
-            jnp.where(controlled == dfx.RESULTS.successful, Status.RUNNING, Status.STALLED),
-        ),
-    )
+    failed = [(p.healthy(memory), Status.UNSOLVED), (controlled == dfx.RESULTS.successful, Status.STALLED)]
+    status = jnp.where(stopped, Status.STOPPED, jnp.where(t >= p.t1, Status.COMPLETED, Status.RUNNING))
+    for fine, name in failed:
+        status = jnp.where((status == Status.RUNNING) & ~fine, name, status)
     return Walker(
-        t,
-        _clip(p, jnp.maximum(tnext, t)),
-        x,
-        solver_state,
-        control_state,
-        now.steps + 1,
-        now.accepted + keep,
-        saved,
-        states,
-        status,
+        t=t,
+        tnext=_clip(p, jnp.maximum(tnext, t)),
+        y=y,
+        memory=memory,
+        jumped=kept(jnp.asarray(jumped), now.jumped),
+        solver_state=solver_state,
+        control_state=control_state,
+        steps=now.steps + 1,
+        accepted=now.accepted + keep,
+        saved=saved,
+        states=states,
+        status=status,
     )
 
 
@@ -129,7 +132,7 @@ def _save(p: Problem, interpolant, keep: Any, t: Array, saved: Array, states: Ar
 
     def write(carry):
         saved, states = carry
-        return saved + 1, states.at[saved].set(p.measure(interpolant.evaluate(p.ts[saved])).x)
+        return saved + 1, states.at[saved].set(interpolant.evaluate(p.ts[saved]))
 
     return lax.while_loop(due, write, (saved, states))
 
@@ -150,8 +153,8 @@ def _locate(p: Problem, interpolant, before: Array, after: Array) -> tuple[Array
 @eqx.filter_jit
 def _explodes(p: Problem, walker: Walker) -> Bool[Array, ""]:
     """Whether steps shrank because the solution runs away: its speed is out of all proportion to its time and size."""
-    speed = jnp.max(jnp.abs(p.term.vf(walker.t, walker.x, None)))
-    return ~(speed * (walker.t - p.t0) < 1e6 * jnp.max(jnp.abs(walker.x)))
+    speed = jnp.max(jnp.abs(p.term.vf(walker.t, walker.y, walker.memory)))
+    return ~(speed * (walker.t - p.t0) < 1e6 * jnp.max(jnp.abs(walker.y)))
 
 
 def march(problem: Problem, max_steps: int, progress: bool | None, watch: Callable | None) -> Walker:
@@ -185,7 +188,7 @@ def _tell(problem: Problem, walker: Walker, seen: int, watch: Callable | None) -
         return seen
     saved = int(walker.saved)
     for i in range(seen, saved):
-        watch(float(problem.ts[i]), problem.start.at(jnp.array(walker.states[i])))
+        watch(float(problem.ts[i]), problem.measure(walker.states[i]))
     return saved
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import diffrax as dfx
-import equinox as eqx
 import jax.numpy as jnp
 import optimistix as optx
 from jaxtyping import Array, Float
@@ -49,17 +48,20 @@ def solver_name(solver: dfx.AbstractSolver) -> str:
     return type(solver).__name__.lower()
 
 
-class PerToken(dfx.AbstractStepSizeController):
+class PerToken(dfx.AbstractAdaptiveStepSizeController):
     """Diffrax's PID control of the error |e_i| ≤ atol + rtol·|x_i| of every token i.
 
     Errors and sizes are Euclidean norms of tokens, so that steps do not depend on the choice of axes, and a step that
     no longer advances the time is reported instead of repeated.
     """
 
-    pid: dfx.PIDController
+    rtol: Any
+    atol: Any
+    norm: Callable = tokens_norm
 
-    def __init__(self, rtol: Array, atol: Array):
-        self.pid = dfx.PIDController(rtol=rtol, atol=atol, norm=tokens_norm)
+    @property
+    def pid(self) -> dfx.PIDController:
+        return dfx.PIDController(rtol=self.rtol, atol=self.atol, norm=self.norm)
 
     def wrap(self, direction):
         return self
@@ -88,39 +90,21 @@ class PerToken(dfx.AbstractStepSizeController):
         keep, next_t0, next_t1, jump, state, result = self.pid.adapt_step_size(
             t0, t1, _sizes(y0), size, args, error, error_order, controller_state
         )
-        stuck = next_t1 - next_t0 <= 4 * jnp.finfo(jnp.result_type(next_t0)).eps * jnp.abs(next_t0)
+        least = 4 * jnp.finfo(jnp.result_type(next_t0)).eps * jnp.abs(next_t0)
+        stuck = ~jnp.asarray(keep) & (next_t1 - next_t0 <= least)
         result = dfx.RESULTS.where(stuck, dfx.RESULTS.dt_min_reached, result)
         return keep, next_t0, next_t1, jump, state, result
+
+
+def control_with_jumps(rtol: Array, atol: Array, jumps: list[Array]) -> dfx.AbstractStepSizeController:
+    """Step control that lands on the times at which the flow changes abruptly, and starts afresh after them."""
+    control = PerToken(rtol, atol)
+    if not jumps:
+        return control
+    return dfx.ClipStepSizeController(control, jump_ts=jnp.sort(jnp.concatenate([jnp.atleast_1d(j) for j in jumps])))
 
 
 def _sizes(x: Float[Array, "n d"]) -> Float[Array, " n"]:
     """|x_i|, with a gradient at zero."""
     squares = jnp.sum(x**2, axis=-1)
     return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
-
-
-class Problem(eqx.Module):
-    """What is integrated: a flow from a start over [t0, t1], saved at `ts`, perhaps until a condition is met."""
-
-    flow: Any
-    start: Any
-    t0: Float[Array, ""]
-    t1: Float[Array, ""]
-    ts: Float[Array, " T"]
-    solver: dfx.AbstractSolver
-    control: PerToken
-    until: Any
-    summation: Any
-
-    @property
-    def term(self) -> dfx.ODETerm:
-        """The particle ODE  ẋ_i = v_μ(x_i),  μ = Σ w_i δ_{x_i}."""
-        return dfx.ODETerm(lambda t, x, args: self.flow.velocity(t, self.start.at(x), x, self.summation))
-
-    def measure(self, x: Float[Array, "n d"]):
-        """The state at x as the flow returns it (on the sphere, say)."""
-        return self.flow.normalization.settle(self.start.at(x))
-
-    def stops(self, t: Float[Array, ""], x: Float[Array, "n d"]):
-        """Whether the stop condition is met."""
-        return jnp.asarray(False) if self.until is None else jnp.asarray(self.until(t, self.measure(x)), dtype=bool)

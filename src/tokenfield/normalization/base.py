@@ -2,61 +2,113 @@
 
 import abc
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from tokenfield import _checks as check
+from tokenfield.attention.base import AbstractAttention, Points
+from tokenfield.errors import InputError
 from tokenfield.measures import Tokens
 
-Field = Callable[[Tokens, Float[Array, "m d"]], Float[Array, "m d"]]
-"""Γ: a measure and points to the field at these points."""
+Block = Callable[[Float[Array, "m d"], Float[Array, "m d"]], Float[Array, "m d"]]
+"""What stands around attention: the field a and the points where it was read, to the field that moves tokens."""
+
+
+class Gamma(eqx.Module):
+    """Γ with everything that makes it: an attention, a summation, and a block around it."""
+
+    attention: AbstractAttention
+    summation: Any
+    block: Block
+
+    def __call__(self, mu: Tokens, x: Points) -> Float[Array, "m d"]:
+        return self.block(self.attention.field(mu, x, self.summation), mu.x if x is None else x)
 
 
 class AbstractNormalization(eqx.Module):
-    """A normalization scheme: what attention reads, and how a token answers the field."""
+    """A normalization scheme: what attention reads, how a token answers the field, and the layer it is the limit of."""
 
     @abc.abstractmethod
     def reads(self, mu: Tokens) -> Tokens:
         """The measure that attention sees."""
 
     @abc.abstractmethod
-    def velocity(self, t: Float[Array, ""], mu: Tokens, x: Float[Array, "m d"], gamma: Field) -> Float[Array, "m d"]:
-        """ẋ at the points x of the flow that μ generates."""
+    def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, gamma: Gamma) -> Float[Array, "m d"]:
+        """ẋ at the points x (None: at the tokens) of the flow that μ generates."""
+
+    @abc.abstractmethod
+    def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
+        """One layer of the discrete Transformer: the tokens after a step of this length."""
 
     @abc.abstractmethod
     def settle(self, mu: Tokens) -> Tokens:
         """The nearest state that the scheme allows: how a run starts, and what it returns. Refuses what has none."""
 
+    def jumps(self) -> list[Array]:
+        """Times at which the scheme changes abruptly."""
+        return []
+
+    def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
+        """Refuse combinations that make no sense, saying why. `block` says how an MLP enters, if one does."""
+
 
 class AbstractLayerNorm(AbstractNormalization):
-    r"""Schemes on directions: x = rθ with |θ| = 1, a = Γ(θ) on the directions, and
-    $\dot θ = P_θ a / s$, $\dot r = $ growth, hence $\dot x = r P_θ a / s + \dot r θ$  [rigollet2025, section 6.2].
+    r"""Schemes on directions. A scheme says two things: what is added to the residual stream, `drive` u(a), where a = Γ(θ)
+    is the field on the directions θ = x/|x|; and whether a layer ends with LayerNorm, `on_sphere`.
 
-    Everything is evaluated at θ = x/|x| and the tangent part is multiplied by r: the equation of θ is then exact
-    whatever |x| has drifted to, and the radial direction is neutral. (Projecting with an unnormalized x would add a
-    stiff radial mode that caps the step near 3/rate for ever.)
+    Its layer is x ↦ x + step·u, put back on the sphere where LayerNorm follows. Its limit, with x = rθ: on the sphere
+    $\dot θ = P_θ u$, ṙ = 0; without LayerNorm at the end $\dot x = u$, which is $\dot θ = P_θ u / r$, $\dot r = ⟨θ, u⟩$
+    [rigollet2025, section 6.2].
+
+    On the sphere the tangent velocity is multiplied by r: the equation of θ is then exact whatever |x| has drifted to, and
+    the radial direction is neutral. (Projecting with an unnormalized x would add a stiff radial mode that caps the step
+    near 3/rate for ever.) A `gain` g makes attention read LN(x) = g ⊙ θ √d instead of θ.
     """
 
-    @abc.abstractmethod
-    def speed(self, t: Float[Array, ""], r: Float[Array, " m"], a: Float[Array, "m d"]) -> Float[Array, " m"] | float:
-        """s: what divides the tangent velocity."""
+    gain: eqx.AbstractVar[Array | None]
 
     @abc.abstractmethod
-    def growth(
-        self, t: Float[Array, ""], radial: Float[Array, " m"], a: Float[Array, "m d"]
-    ) -> Float[Array, " m"] | float:
-        """ṙ, from the radial part <θ, a> of the field."""
+    def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        """u: what a layer adds to the residual stream, from the field a."""
+
+    @abc.abstractmethod
+    def on_sphere(self, t: Any) -> Bool[Array, ""] | bool:
+        """Whether a layer at time t ends with LayerNorm."""
 
     def reads(self, mu: Tokens) -> Tokens:
-        return mu.at(mu.directions)
+        return mu.at(self._ln(mu.directions))
 
-    def velocity(self, t: Float[Array, ""], mu: Tokens, x: Float[Array, "m d"], gamma: Field) -> Float[Array, "m d"]:
-        r = jnp.linalg.norm(x, axis=1)
-        θ = x / r[:, None]
-        a = gamma(self.reads(mu), θ)
-        radial = jnp.sum(θ * a, axis=1)
-        tangent = a - radial[:, None] * θ
-        angular = (r / self.speed(t, r, a))[:, None] * tangent
-        growth = self.growth(t, radial, a)
-        return angular + jnp.broadcast_to(growth, r.shape)[:, None] * θ
+    def _ln(self, θ: Float[Array, "*batch n d"]) -> Float[Array, "*batch n d"]:
+        return θ if self.gain is None else self.gain * θ * θ.shape[-1] ** 0.5
+
+    def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, gamma: Gamma) -> Float[Array, "m d"]:
+        points = mu.x if x is None else x
+        r = jnp.linalg.norm(points, axis=1, keepdims=True)
+        θ = points / r
+        u = self.drive(t, gamma(self.reads(mu), None if x is None else self._ln(θ)))
+        tangent = r * (u - jnp.sum(θ * u, axis=1, keepdims=True) * θ)
+        return jnp.where(self.on_sphere(t), tangent, u)
+
+    def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
+        x = mu.x + step * self.drive(t, gamma(self.reads(mu), None))
+        return mu.at(jnp.where(self.on_sphere(t), x / jnp.linalg.norm(x, axis=1, keepdims=True), x))
+
+    def settle(self, mu: Tokens) -> Tokens:
+        mu.refuse_zero_vectors()
+        return mu.at(jnp.where(self.on_sphere(jnp.inf), mu.x / mu.radii[..., None], mu.x))
+
+    def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
+        if self.gain is not None and self.gain.shape not in ((), (d,)):
+            raise InputError(f"Argument `gain` must have shape (d,) = ({d},), but has shape {self.gain.shape}.")
+
+
+def gain_parameter(gain: Any) -> Array | None:
+    if gain is None:
+        return None
+    array = check.finite("gain", check.real_array("gain", gain, like="LayerNorm's gain, one entry a coordinate"))
+    if array.ndim > 1:
+        raise InputError(f"Argument `gain` must have one entry a coordinate, shape (d,), but has shape {array.shape}.")
+    return array

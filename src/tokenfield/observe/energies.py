@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield.attention import Softmax, Unnormalized
 from tokenfield.errors import InputError
 from tokenfield.measures import Tokens
 from tokenfield.observe.base import each
 from tokenfield.summation import Dense
+from tokenfield.trajectory import Trajectory
 
 
 def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*time"]:
@@ -37,3 +40,11 @@ def _energy(mu: Tokens, beta: Float[Array, ""], scaled: bool) -> Float[Array, ""
     sums = Dense().exponential(beta * mu.x, mu.x, mu.x[:, :1], mu.w)
     pairs = jnp.sum(mu.w * sums.total * jnp.exp(sums.shift - (beta if scaled else 0.0)))
     return jnp.where(beta == 0, 0.5 * jnp.sum(mu.mean**2), pairs / (2 * jnp.where(beta == 0, 1.0, beta)))
+
+
+def energy_beta(run: Trajectory) -> float | None:
+    """The β whose energy a run climbs: that of softmax or unnormalized attention with a constant, positive one."""
+    attention = None if run.flow is None else run.flow.attention
+    if not isinstance(attention, Softmax | Unnormalized) or not eqx.is_array(attention.beta):
+        return None
+    return float(attention.beta) if float(attention.beta) > 0 else None

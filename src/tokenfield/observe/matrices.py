@@ -13,13 +13,15 @@ from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.normalization import Free
 from tokenfield.observe.base import each, states
+from tokenfield.parameters import at_time
 from tokenfield.trajectory import Trajectory
 
 
-def attention_matrix(thing: Any, flow: Any = None) -> Float[Array, "*time n n"]:
+def attention_matrix(thing: Any, flow: Any = None, *, t: Any = 0.0) -> Float[Array, "*time_heads n n"]:
     """P_ij = k_μ(x_i, x_j) w_j, the weight of token j in the field at token i; rows of softmax attention sum to 1.
 
-    `flow` may be left out for a run, which knows its own. Under a normalization that reads directions, these are used.
+    `flow` may be left out for a run, which knows its own; `t` matters where its parameters change with depth. Several
+    heads have a matrix each, shape (heads, n, n). Under a normalization that reads directions, these are used.
 
     >>> from tokenfield import sa
     >>> attention_matrix(Tokens.orthonormal(2), sa(beta=0.0)).tolist()
@@ -32,14 +34,14 @@ def attention_matrix(thing: Any, flow: Any = None) -> Float[Array, "*time n n"]:
     if not isinstance(flow, Flow):
         raise InputError("attention_matrix(measure, flow) needs a flow or an attention, e.g. tkf.sa(beta=9.0).")
     mu = states(thing)
-    flow.attention.check(mu.d)
+    flow.check(mu.d)
     flow.normalization.reads(mu)
-    return each(_matrix, thing, as_dtype(flow, mu.x.dtype))
+    return each(_matrix, thing, as_dtype(at_time(flow, check.scalar("t", t)), mu.x.dtype))
 
 
-def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "n n"]:
+def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "*heads n n"]:
     seen = flow.normalization.reads(mu)
-    return flow.attention.matrix(seen, seen.x)
+    return flow.attention.matrix(seen, None)
 
 
 def effective_rank(thing: Any) -> Float[Array, "*time"]:

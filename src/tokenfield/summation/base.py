@@ -1,15 +1,25 @@
 """The seam behind which sums over tokens are computed. Whoever asks never sees how."""
 
 import abc
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+Score = Callable[[Float[Array, "m k"], Float[Array, "n k"]], Float[Array, "m n"]]
+"""How a block of queries meets a block of keys."""
+
+
+def inner(q: Float[Array, "m k"], k: Float[Array, "n k"]) -> Float[Array, "m n"]:
+    """The score of dot-product attention, <q_i, k_j>."""
+    return q @ k.T
 
 
 class ExponentialSums(NamedTuple):
-    r"""Sums over tokens with kernel $e^{\langle q, k\rangle}$, held as numbers times $e^{\text{shift}}$ so that they
-    never overflow: $\sum_j w_j e^{\langle q_i, k_j\rangle} = e^{\text{shift}_i}\,\text{total}_i$, and
+    r"""Sums over tokens with kernel $e^{\text{score}}$, held as numbers times $e^{\text{shift}}$ so that they never
+    overflow: $\sum_j w_j e^{\langle q_i, k_j\rangle} = e^{\text{shift}_i}\,\text{total}_i$, and
     $\sum_j w_j e^{\langle q_i, k_j\rangle} v_j = e^{\text{shift}_i}\,\text{weighted}_i$.
     """
 
@@ -19,18 +29,57 @@ class ExponentialSums(NamedTuple):
 
     @property
     def average(self) -> Float[Array, "m p"]:
-        """The softmax average of the values: the shift cancels."""
-        return self.weighted / self.total[:, None]
+        """The softmax average of the values: the shift cancels. Where no key is seen, zero."""
+        return self.weighted / jnp.where(self.total > 0, self.total, 1.0)[:, None]
 
 
 class AbstractSummation(eqx.Module):
-    """How sums over tokens are computed."""
+    """How sums over tokens are computed.
+
+    A kernel with a bias b_j on its keys is the same sum: append 1 to the queries and b_j to the keys.
+    """
 
     @abc.abstractmethod
     def exponential(
-        self, q: Float[Array, "m k"], k: Float[Array, "n k"], v: Float[Array, "n p"], w: Float[Array, " n"]
+        self,
+        q: Float[Array, "m k"],
+        k: Float[Array, "n k"],
+        v: Float[Array, "n p"],
+        w: Float[Array, " n"],
+        score: Any = inner,
     ) -> ExponentialSums:
-        """Σ_j w_j e^{<q_i, k_j>} and Σ_j w_j e^{<q_i, k_j>} v_j for every query q_i.
+        """Σ_j w_j e^{s_ij} and Σ_j w_j e^{s_ij} v_j for every query, s_ij = score(q_i, k_j)."""
 
-        A kernel with a bias b_j on its keys is the same sum: append 1 to the queries and b_j to the keys.
-        """
+    @abc.abstractmethod
+    def elementwise(
+        self,
+        function: Any,
+        q: Float[Array, "m k"],
+        k: Float[Array, "n k"],
+        v: Float[Array, "n p"],
+        w: Float[Array, " n"],
+    ) -> Float[Array, "m p"]:
+        """Σ_j w_j φ(<q_i, k_j>) v_j for a function φ of the score."""
+
+    @abc.abstractmethod
+    def linear(
+        self, q: Float[Array, "m k"], k: Float[Array, "n k"], v: Float[Array, "n p"], w: Float[Array, " n"]
+    ) -> Float[Array, "m p"]:
+        """Σ_j w_j <q_i, k_j> v_j, in O(n) where every query sees every key."""
+
+    @abc.abstractmethod
+    def masked(
+        self, σ: Float[Array, " m"], τ: Float[Array, " n"], window: Float[Array, ""] | None
+    ) -> "AbstractSummation":
+        """The same sums where a query at position σ sees the keys at σ - window ≤ τ ≤ σ only."""
+
+    @abc.abstractmethod
+    def largest(
+        self,
+        q: Float[Array, "m k"],
+        k: Float[Array, "n k"],
+        v: Float[Array, "n p"],
+        w: Float[Array, " n"],
+        alone: bool,
+    ) -> Float[Array, "m p"]:
+        """The average of v_j over the largest scores <q_i, k_j>, ties shared by weight; j ≠ i when `alone`."""

@@ -1,0 +1,43 @@
+"""Hardmax attention: only the most aligned other token is seen."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from tokenfield._checks import Matrix
+from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
+from tokenfield.measures import Tokens
+from tokenfield.parameters import Parameter
+from tokenfield.summation import AbstractSummation
+
+
+class Hardmax(AbstractDotProduct):
+    r"""$\Gamma_\mu(x_i) = V x_j$ with j the argmax of <Qx_i, Kx_j> over j ≠ i; ties are shared in proportion to weights.
+
+    The limit β → ∞ of softmax attention in which a token does not attend to itself. At points that are not tokens, no token
+    is left out.
+
+    >>> Hardmax()(Tokens([[1.0, 0.0], [0.8, 0.6], [-1.0, 0.0]])).tolist()
+    [[0.8, 0.6], [1.0, 0.0], [0.8, 0.6]]
+    """
+
+    beta: Parameter
+    Q: Parameter
+    K: Parameter
+    V: Parameter
+    A: Parameter
+
+    def __init__(self, Q: Matrix = None, K: Matrix = None, V: Matrix = None, A: Matrix = None):
+        _, self.Q, self.K, self.V, self.A = dot_product_parameters(1.0, Q, K, V, A)
+        self.beta = None
+
+    def queries(self, mu: Tokens, x: Points) -> Float[Array, "m k"]:
+        from tokenfield.attention.base import apply
+
+        return apply(self.A if self.A is not None else self.Q, mu.x if x is None else x)
+
+    def weigh(
+        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
+    ) -> Float[Array, "m p"]:
+        if mu.n == 1 and x is None:  # nobody else: nothing is seen
+            return jnp.zeros_like(values)
+        return summation.largest(self.queries(mu, x), self.keys(mu), values, mu.w, alone=x is None)

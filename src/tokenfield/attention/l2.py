@@ -1,0 +1,49 @@
+"""L2 attention: scores are distances."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from tokenfield._checks import Matrix, Scalar
+from tokenfield.attention.base import AbstractAttention, Points, apply, dot_product_parameters, times
+from tokenfield.errors import InputError
+from tokenfield.measures import Tokens
+from tokenfield.parameters import Parameter, fits
+from tokenfield.summation import AbstractSummation
+
+
+class L2(AbstractAttention):
+    r"""$\Gamma_\mu(x) = \int e^{-\beta|Qx-Ky|^2} V y\,d\mu(y) / \int e^{-\beta|Qx-Ky|^2} d\mu(y)$  [castin2025].
+
+    On the sphere with Q = K = I it is softmax attention at 2β. Arguments as for `Softmax`, without A: distances need Q and
+    K themselves.
+
+    >>> L2(beta=1e4)(Tokens([[1.0, 0.0], [4.0, 0.0]]), [2.0, 0.0]).tolist()        # the nearest token, not the longest
+    [1.0, 0.0]
+    """
+
+    beta: Parameter
+    Q: Parameter
+    K: Parameter
+    V: Parameter
+
+    def __init__(self, beta: Scalar = 1.0, Q: Matrix = None, K: Matrix = None, V: Matrix = None):
+        self.beta, self.Q, self.K, self.V, _ = dot_product_parameters(beta, Q, K, V)
+
+    def weigh(
+        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
+    ) -> Float[Array, "m p"]:
+        """-β|q-k|² = 2β<q,k> - β|k|² up to a constant a row, which a normalized kernel does not feel."""
+        q, k = apply(self.Q, mu.x if x is None else x), apply(self.K, mu.x)
+        q = jnp.concatenate([2 * self.beta * q, jnp.ones((len(q), 1), q.dtype)], axis=1)
+        k = jnp.concatenate([k, -self.beta * jnp.sum(k**2, axis=1, keepdims=True)], axis=1)
+        return summation.exponential(q, k, values, mu.w).average
+
+    def check(self, d: int) -> int:
+        if fits("Q", self.Q, d) != fits("K", self.K, d):
+            raise InputError("Q and K must have the same number of rows: L2 attention compares Qx with Ky.")
+        return fits("V", self.V, d)
+
+    def precompose(self, M: Any) -> "L2":
+        return L2(self.beta, times(self.Q, M), times(self.K, M), self.V)

@@ -1,0 +1,127 @@
+"""Sinkhorn attention: the doubly stochastic kernel."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optimistix as optx
+from jaxtyping import Array, Bool, Float, Int
+
+from tokenfield import _checks as check
+from tokenfield._checks import Matrix, Scalar, Whole
+from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
+from tokenfield.measures import Tokens
+from tokenfield.parameters import Parameter
+from tokenfield.summation import AbstractSummation, Dense
+
+
+class Potentials(NamedTuple):
+    """log g at the tokens (mean zero), the largest error of a column's marginal, and how many rounds it took."""
+
+    log_g: Float[Array, " n"]
+    error: Float[Array, ""]
+    rounds: Int[Array, ""]
+
+
+class Sinkhorn(AbstractDotProduct):
+    r"""$k_\mu(x, y) = f(x)\, e^{\beta\langle Qx, Ky\rangle} g(y)$ with $\int k\,d\mu(y) = 1$ for all x and
+    $\int k\,d\mu(x) = 1$ for all y  [castin2025].
+
+    f and g come from alternating normalization of rows and columns, in the log domain, until every column's marginal is 1
+    to `tolerance`, at most `iterations` rounds; along a run they start from those of the step before. Rows are normalized
+    last and exactly, so Γ_μ(x) is defined at any point x. Gradients go through the fixed point, not its iterations.
+
+    >>> one_place = Tokens([[1.0, 0.0], [1.0, 0.0]])
+    >>> Sinkhorn(beta=2.0)(one_place).tolist()
+    [[1.0, 0.0], [1.0, 0.0]]
+    """
+
+    beta: Parameter
+    Q: Parameter
+    K: Parameter
+    V: Parameter
+    A: Parameter
+    tolerance: Float[Array, ""]
+    iterations: int = eqx.field(static=True)
+    guess: Float[Array, " n"] | None
+
+    def __init__(
+        self,
+        beta: Scalar = 1.0,
+        Q: Matrix = None,
+        K: Matrix = None,
+        V: Matrix = None,
+        A: Matrix = None,
+        tolerance: Scalar = 1e-11,
+        iterations: Whole = 5000,
+    ):
+        self.beta, self.Q, self.K, self.V, self.A = dot_product_parameters(beta, Q, K, V, A)
+        self.tolerance = check.scalar("tolerance", check.number("tolerance", tolerance, positive=True))
+        self.iterations = check.whole("iterations", iterations, 1, "rounds of row and column normalization")
+        self.guess = None
+
+    def weigh(
+        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
+    ) -> Float[Array, "m p"]:
+        """With g known this is softmax attention with the bias log g on its keys."""
+        q, k = self.queries(mu, x), self._biased(mu, self.potentials(mu).log_g)
+        return summation.exponential(_with_one(q), k, values, mu.w).average
+
+    def potentials(self, mu: Tokens) -> Potentials:
+        """log g of the tokens, by fixed-point iteration."""
+        start = jnp.zeros(mu.n, mu.x.dtype) if self.guess is None else self.guess
+        # what may change is an argument, so that gradients pass through the fixed point by the implicit function theorem
+        known = eqx.tree_at(lambda a: a.guess, self, None, is_leaf=lambda leaf: leaf is None), mu
+        solution = optx.fixed_point(
+            lambda log_g, known: known[0]._round(known[1], log_g),
+            optx.FixedPointIteration(rtol=0.0, atol=_stop_at(self.tolerance, mu.x.dtype), norm=optx.max_norm),
+            start,
+            args=known,
+            max_steps=self.iterations,
+            throw=False,
+        )
+        log_g = solution.value
+        return Potentials(log_g, self._column_error(mu, jax.lax.stop_gradient(log_g)), solution.stats["num_steps"])
+
+    def _round(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, " n"]:
+        """One round: log f = -log ∫ e^s g dμ(y), then log g = -log ∫ e^s f dμ(x), with mean zero."""
+        log_g = -self._log_sum(self.keys(mu), self.queries(mu, None), self._log_f(mu, log_g), mu.w)
+        return log_g - jnp.mean(log_g)  # f and g are determined up to a factor
+
+    def _log_f(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, " n"]:
+        return -self._log_sum(self.queries(mu, None), self.keys(mu), log_g, mu.w)
+
+    def _column_error(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, ""]:
+        """The largest | ∫ k dμ(x) - 1 |."""
+        columns = log_g + self._log_sum(self.keys(mu), self.queries(mu, None), self._log_f(mu, log_g), mu.w)
+        return jax.lax.stop_gradient(jnp.max(jnp.abs(jnp.expm1(columns))))
+
+    @staticmethod
+    def _log_sum(q: Array, k: Array, bias: Array, w: Array) -> Float[Array, " m"]:
+        """log Σ_j w_j e^{<q_i, k_j> + bias_j}."""
+        sums = Dense().exponential(_with_one(q), jnp.column_stack([k, bias]), jnp.zeros((len(k), 0), k.dtype), w)
+        return sums.shift + jnp.log(sums.total)
+
+    def _biased(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, "n k"]:
+        return jnp.column_stack([self.keys(mu), log_g])
+
+    def remember(self, mu: Tokens, memory: Any) -> Potentials:
+        return self.recall(memory).potentials(mu)
+
+    def recall(self, memory: Any) -> "Sinkhorn":
+        if memory is None:
+            return self
+        return eqx.tree_at(lambda a: a.guess, self, memory.log_g, is_leaf=lambda leaf: leaf is None)
+
+    def healthy(self, memory: Any) -> Bool[Array, ""] | bool:
+        return True if memory is None else memory.error <= 10 * self.tolerance + 100 * jnp.finfo(memory.error.dtype).eps
+
+
+def _stop_at(tolerance: Array, dtype: Any) -> Any:
+    """Potentials that move by less than this have marginals to the tolerance; below round-off nothing moves less."""
+    return jnp.maximum(tolerance / 4, 50 * jnp.finfo(dtype).eps)
+
+
+def _with_one(q: Float[Array, "m k"]) -> Float[Array, "m k+1"]:
+    return jnp.concatenate([q, jnp.ones((len(q), 1), q.dtype)], axis=1)

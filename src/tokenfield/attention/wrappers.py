@@ -1,0 +1,228 @@
+"""Attention made of attention: several heads, and masks by position."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from tokenfield import _checks as check
+from tokenfield._checks import Attention, Attentions, Matrix, Scalar
+from tokenfield.attention.base import AbstractAttention, Points, apply
+from tokenfield.attention.hardmax import Hardmax
+from tokenfield.attention.sinkhorn import Sinkhorn
+from tokenfield.attention.softmax import Softmax
+from tokenfield.attention.unnormalized import Unnormalized
+from tokenfield.errors import InputError
+from tokenfield.measures import Tokens
+from tokenfield.parameters import Parameter, fits, matrix_parameter
+from tokenfield.summation import AbstractSummation, ExponentialSums
+from tokenfield.summation.base import inner
+
+
+class MultiHead(AbstractAttention):
+    r"""$\Gamma_\mu = \sum_h \Gamma^{(h)}_\mu$; or, with an output matrix, $W_O\,[\Gamma^{(1)}_\mu; \dots; \Gamma^{(H)}_\mu]$.
+
+    Heads that are summed return tokens, V of shape (d, d). Heads that are concatenated may have V of shape (d_h, d);
+    `output` then has shape (d, Σ d_h), as in trained models [vaswani2017].
+
+    >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
+    >>> MultiHead([Softmax(0.0), Softmax(0.0)])(mu).tolist()
+    [[1.0, 1.0], [1.0, 1.0]]
+    >>> MultiHead([Softmax(V=[[1.0, 0.0]]), Softmax(V=[[0.0, 1.0]])], output=[[1.0, 0.0], [0.0, 1.0]])(mu).shape
+    (2, 2)
+    """
+
+    heads: tuple[AbstractAttention, ...]
+    output: Parameter
+
+    def __init__(self, heads: Attentions, output: Matrix = None):
+        heads = tuple(heads)
+        if not heads or not all(isinstance(head, AbstractAttention) for head in heads):
+            raise InputError(
+                "MultiHead takes a list of at least one attention, e.g. MultiHead([Softmax(1.0), Softmax(9.0)])."
+            )
+        self.heads, self.output = heads, matrix_parameter("output", output)
+
+    def field(self, mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m p"]:
+        fields = [head.field(mu, x, summation) for head in self.heads]
+        return (
+            sum(fields[1:], fields[0]) if self.output is None else apply(self.output, jnp.concatenate(fields, axis=1))
+        )
+
+    def weigh(
+        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
+    ) -> Float[Array, "m p"]:
+        raise InputError("Each head has a kernel of its own; ask the heads.")
+
+    def matrix(self, mu: Tokens, x: Points) -> Float[Array, "heads m n"]:
+        """One attention matrix a head."""
+        return jnp.stack([head.matrix(mu, x) for head in self.heads])
+
+    def check(self, d: int) -> int:
+        rows = [head.check(d) for head in self.heads]
+        if self.output is not None:
+            return fits("output", self.output, sum(rows))
+        if set(rows) != {d}:
+            raise InputError(
+                f"Heads that are summed must return tokens, V of shape (d, d) = ({d}, {d}), but return {rows} entries. "
+                "To concatenate them, give MultiHead an output matrix of shape (d, Σ rows)."
+            )
+        return d
+
+    def asked_from(self, s: Any) -> "MultiHead":
+        return MultiHead([head.asked_from(s) for head in self.heads], self.output)
+
+    def remember(self, mu: Tokens, memory: Any) -> Any:
+        memory = [None] * len(self.heads) if memory is None else memory
+        return [head.remember(mu, part) for head, part in zip(self.heads, memory, strict=True)]
+
+    def recall(self, memory: Any) -> "MultiHead":
+        if memory is None:
+            return self
+        heads = tuple(head.recall(part) for head, part in zip(self.heads, memory, strict=True))
+        return eqx.tree_at(lambda a: a.heads, self, heads)
+
+    def healthy(self, memory: Any) -> Any:
+        parts = [] if memory is None else zip(self.heads, memory, strict=True)
+        return jnp.all(jnp.array([head.healthy(part) for head, part in parts], dtype=bool))
+
+
+class Causal(AbstractAttention):
+    r"""Masked attention: a token at position σ sees the tokens at τ ≤ σ, itself included  [castin2025].
+
+    Positions are the measure's `s`, or the order of the tokens when it has none.
+
+    **Arguments** `attention`: any kind that makes sense with a mask. `window`: see only σ - window ≤ τ. `alibi`: add
+    -alibi·(σ - τ) to the scores [press2022]. `rotary`: rotate pairs of coordinates of queries and keys by angles
+    rotary·σ·10000^{-2i/k}, so that scores depend on σ - τ [su2024]; position differences are usually n tokens, so rotary ≈ n.
+
+    >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
+    >>> Causal(Softmax(0.0))(mu).tolist()          # the first feels only itself, the last feels all
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+
+    attention: AbstractAttention
+    window: Float[Array, ""] | None
+    alibi: Float[Array, ""] | None
+    rotary: Float[Array, ""] | None
+    sigma: Float[Array, " m"] | None
+
+    def __init__(self, attention: Attention, window: Scalar = None, alibi: Scalar = None, rotary: Scalar = None):
+        if not isinstance(attention, AbstractAttention):
+            raise InputError(
+                f"Causal wraps an attention, e.g. Causal(Softmax(9.0)), but got {type(attention).__name__}."
+            )
+        self.attention = attention
+        self.window = None if window is None else check.scalar("window", window)
+        if self.window is not None and not check.traced(self.window) and float(self.window) < 0:
+            raise InputError(f"Argument `window` must not be negative, but is {float(self.window):g}.")
+        self.alibi = None if alibi is None else check.scalar("alibi", alibi)
+        self.rotary = None if rotary is None else check.scalar("rotary", rotary)
+        self.sigma = None
+
+    def field(self, mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m p"]:
+        return self.attention.field(mu, x, self._masked(mu, x, summation))
+
+    def weigh(
+        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
+    ) -> Float[Array, "m p"]:
+        return self.attention.weigh(mu, x, values, self._masked(mu, x, summation))
+
+    def _masked(self, mu: Tokens, x: Points, summation: AbstractSummation) -> AbstractSummation:
+        τ = positions(mu)
+        if x is not None and self.sigma is None:
+            raise InputError("Causal attention at other points needs their positions: attention(mu, x, s=positions).")
+        σ = τ if x is None or self.sigma is None else jnp.broadcast_to(self.sigma, len(x)).astype(τ.dtype)
+        masked = summation.masked(σ, τ, self.window)
+        return (
+            masked if self.alibi is None and self.rotary is None else Positional(masked, σ, τ, self.alibi, self.rotary)
+        )
+
+    def check(self, d: int) -> int:
+        for kind in _parts(self.attention):
+            if isinstance(kind, Sinkhorn):
+                raise InputError(
+                    "Sinkhorn attention cannot be causal: the only doubly stochastic triangular matrix is I."
+                )
+            if isinstance(kind, Hardmax):
+                raise InputError(
+                    "Hardmax attention cannot be causal: the first token, which does not see itself, sees nobody."
+                )
+            if (self.alibi is not None or self.rotary is not None) and not isinstance(kind, Softmax | Unnormalized):
+                raise InputError(
+                    f"ALiBi and rotary scores go with softmax and unnormalized attention, not with {type(kind).__name__}."
+                )
+        return self.attention.check(d)
+
+    def asked_from(self, s: Any) -> "Causal":
+        σ = check.finite("s", check.real_array("s", s, like="positions of the query points"))
+        return eqx.tree_at(lambda a: a.sigma, self, σ, is_leaf=lambda leaf: leaf is None)
+
+    def precompose(self, M: Any) -> "Causal":
+        return eqx.tree_at(lambda a: a.attention, self, self.attention.precompose(M))
+
+    @property
+    def V(self) -> Parameter:
+        return getattr(self.attention, "V", None)
+
+
+class Positional(AbstractSummation):
+    """Scores that know positions: ALiBi's bias and rotary embeddings, as changes of queries and keys."""
+
+    summation: AbstractSummation
+    σ: Float[Array, " m"]
+    τ: Float[Array, " n"]
+    alibi: Float[Array, ""] | None
+    rotary: Float[Array, ""] | None
+
+    def exponential(
+        self,
+        q: Float[Array, "m k"],
+        k: Float[Array, "n k"],
+        v: Float[Array, "n p"],
+        w: Float[Array, " n"],
+        score: Any = inner,
+    ) -> ExponentialSums:
+        if self.rotary is not None:
+            q, k = rotate(q, self.rotary * self.σ), rotate(k, self.rotary * self.τ)
+        if self.alibi is not None:  # -alibi (σ - τ) as an inner product of two more coordinates
+            q = jnp.column_stack([q, -self.alibi * self.σ, jnp.ones_like(self.σ)])
+            k = jnp.column_stack([k, jnp.ones_like(self.τ), self.alibi * self.τ])
+        return self.summation.exponential(q, k, v, w, score)
+
+    def elementwise(self, function: Any, q: Any, k: Any, v: Any, w: Any) -> Any:
+        return self.summation.elementwise(function, q, k, v, w)
+
+    def linear(self, q: Any, k: Any, v: Any, w: Any) -> Any:
+        return self.summation.linear(q, k, v, w)
+
+    def largest(self, q: Any, k: Any, v: Any, w: Any, alone: bool) -> Any:
+        return self.summation.largest(q, k, v, w, alone)
+
+    def masked(self, σ: Any, τ: Any, window: Any) -> AbstractSummation:
+        return Positional(self.summation.masked(σ, τ, window), self.σ, self.τ, self.alibi, self.rotary)
+
+
+def rotate(x: Float[Array, "n k"], angle: Float[Array, " n"]) -> Float[Array, "n k"]:
+    """Coordinates (2i, 2i+1) turned by angle·10000^{-2i/k}; a last odd coordinate stays."""
+    pairs = x.shape[1] // 2
+    turn = angle[:, None] * 10000.0 ** (-2 * jnp.arange(pairs) / x.shape[1]).astype(x.dtype)
+    even, odd = x[:, 0 : 2 * pairs : 2], x[:, 1 : 2 * pairs : 2]
+    c, s = jnp.cos(turn), jnp.sin(turn)
+    turned = jnp.stack([c * even - s * odd, s * even + c * odd], axis=-1).reshape(len(x), -1)
+    return jnp.concatenate([turned, x[:, 2 * pairs :]], axis=1)
+
+
+def positions(mu: Tokens) -> Float[Array, " n"]:
+    """The positions of the tokens: their s, or their order on [0, 1]."""
+    if mu.s is not None:
+        return mu.s
+    return jnp.linspace(0, 1, mu.n, dtype=mu.x.dtype) if mu.n > 1 else jnp.zeros(1, mu.x.dtype)
+
+
+def _parts(attention: AbstractAttention) -> list[AbstractAttention]:
+    """The kinds inside wrappers."""
+    if isinstance(attention, MultiHead):
+        return [part for head in attention.heads for part in _parts(head)]
+    return _parts(attention.attention) if isinstance(attention, Causal) else [attention]

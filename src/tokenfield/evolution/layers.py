@@ -1,0 +1,93 @@
+"""Discrete depth: the Transformer layer by layer, as one compiled scan."""
+
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int
+
+from tokenfield import _checks as check
+from tokenfield.attention.base import as_dtype
+from tokenfield.errors import InputError
+from tokenfield.flow import Flow
+from tokenfield.measures import Tokens
+from tokenfield.parameters import PerLayer, scheduled
+from tokenfield.status import Status
+from tokenfield.summation import AbstractSummation, choose
+from tokenfield.trajectory import Provenance, Trajectory
+
+
+def layers(flow: Any, mu0: Any, depth: Any, step: Any = 1.0, *, save: Any = None, summation: Any = None) -> Trajectory:
+    r"""The discrete Transformer: $X_{k+1} = N(X_k + τ F_k(X_k))$ for k = 0, ..., depth-1, in the flow's own normalization.
+
+    The flow is its limit τ → 0: at times t = kτ the two differ by O(τ). Parameters with one value a layer (`PerLayer`) give
+    layer k its own.
+
+    **Arguments** `depth`: number of layers. `step`: τ. `save`: how many states to keep, first and last included; all of
+    them when left out.
+
+    >>> import tokenfield as tkf
+    >>> mu0 = tkf.Tokens.uniform_sphere(n=16, d=8, seed=0)
+    >>> run = tkf.layers(tkf.Flow(tkf.Softmax(beta=4.0), tkf.PreLN()), mu0, depth=12)
+    >>> run.x.shape, float(run.times[-1])
+    ((13, 16, 8), 12.0)
+    >>> Q, K = (tkf.PerLayer.gaussian(12, 8, 8, seed=s) for s in (1, 2))           # random weights, new in every layer
+    >>> tkf.layers(tkf.sa(beta=3.0, Q=Q, K=K), mu0, depth=12, save=2).x.shape
+    (2, 16, 8)
+    """
+    if not isinstance(flow, Flow):
+        raise InputError(
+            f"layers(flow, mu0, depth) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
+        )
+    began = time.perf_counter()
+    depth = check.whole("depth", depth, 1, "the number of layers")
+    for part in scheduled(flow):
+        if isinstance(part, PerLayer) and len(part.values) < depth:
+            raise InputError(f"The flow has parameters for {len(part.values)} layers, but depth = {depth}.")
+    start = flow.settle(mu0)
+    step = check.scalar("step", step).astype(start.x.dtype)
+    count = depth + 1 if save is None else check.whole("save", save, 1, "how many states to keep")
+    kept = (
+        np.unique(np.linspace(0, depth, min(count, depth + 1)).round().astype(int)) if count > 1 else np.array([depth])
+    )
+    states, finite = _scan(as_dtype(flow, start.x.dtype), start, step, depth, tuple(kept.tolist()), choose(summation))
+    provenance = Provenance("layers", 0.0, 0.0, "dense", origin=getattr(mu0, "origin", None))
+    times = step * kept
+    if check.traced((states, finite)):
+        code = jnp.where(jnp.all(finite), Status.COMPLETED, Status.BLOW_UP)
+        return Trajectory(times, states, flow, code, jnp.asarray(depth), jnp.asarray(depth), provenance)
+    reached = int(np.argmin(np.append(np.asarray(finite), False)))  # layers before the first that overflowed
+    status = Status.COMPLETED if reached == depth else Status.BLOW_UP
+    whole = max(1, int(np.sum(kept <= reached)))
+    return Trajectory(
+        times[:whole],
+        jax.tree.map(lambda leaf: leaf[:whole], states),
+        flow,
+        jnp.asarray(int(status)),
+        jnp.asarray(reached),
+        jnp.asarray(reached),
+        provenance.after(time.perf_counter() - began),
+    )
+
+
+@eqx.filter_jit
+def _scan(
+    flow: Flow, start: Tokens, step: Float[Array, ""], depth: int, kept: tuple[int, ...], summation: AbstractSummation
+) -> tuple[Tokens, Bool[Array, " depth"]]:
+    """All layers; the kept states, and which layers were finite. States are written to their slots, others to a spare."""
+    slots = np.full(depth + 1, len(kept))
+    slots[list(kept)] = np.arange(len(kept))
+    spare = jax.tree.map(lambda leaf: jnp.zeros((len(kept) + 1, *leaf.shape), leaf.dtype), start)
+    write = lambda states, slot, mu: jax.tree.map(lambda all_, one: all_.at[slot].set(one), states, mu)
+
+    def one_layer(carry: Any, k: Int[Array, ""]) -> Any:
+        mu, states = carry
+        mu = flow.layer(k, k * step, step, mu, summation)
+        return (mu, write(states, jnp.asarray(slots)[k + 1], mu)), jnp.all(jnp.isfinite(mu.x))
+
+    (_, states), finite = lax.scan(one_layer, (start, write(spare, int(slots[0]), start)), jnp.arange(depth))
+    return jax.tree.map(lambda leaf: leaf[: len(kept)], states), finite

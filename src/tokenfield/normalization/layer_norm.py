@@ -1,0 +1,143 @@
+"""The schemes on directions, each a few lines: what it adds, and whether LayerNorm follows."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from tokenfield import _checks as check
+from tokenfield._checks import Scalar, Vector
+from tokenfield.errors import InputError
+from tokenfield.normalization.base import AbstractLayerNorm, gain_parameter
+from tokenfield.parameters import Parameter, is_scheduled, number_parameter
+
+
+class PostLN(AbstractLayerNorm):
+    r"""Post-LN: tokens live on the unit sphere, $\dot θ = P_θ a$, ṙ = 0  [rigollet2025, equation (SA)].
+
+    A start off the sphere is first normalized, x ↦ x/|x|; zero vectors are refused. Layer: LN(x + step·a).
+
+    >>> PostLN()
+    PostLN(gain=None)
+    """
+
+    gain: Array | None
+
+    def __init__(self, gain: Vector = None):
+        self.gain = gain_parameter(gain)
+
+    def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        return a
+
+    def on_sphere(self, t: Any) -> bool:
+        return True
+
+
+class PreLN(AbstractLayerNorm):
+    r"""Pre-LN: $\dot θ = P_θ a / r$, $\dot r = ⟨θ, a⟩$  [rigollet2025, section 6.2]. Layer: x + step·Γ(LN x).
+
+    >>> PreLN().on_sphere(0.0)
+    False
+    """
+
+    gain: Array | None
+
+    def __init__(self, gain: Vector = None):
+        self.gain = gain_parameter(gain)
+
+    def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        return a
+
+    def on_sphere(self, t: Any) -> bool:
+        return False
+
+
+class PeriLN(AbstractLayerNorm):
+    r"""Peri-LN: $\dot θ = P_θ a / (r|a|)$, $\dot r = ⟨θ, a⟩/|a|$. Layer: x + step·LN(Γ(LN x))  [rigollet2025, section 6.2].
+
+    >>> PeriLN().drive(jnp.asarray(0.0), jnp.array([[0.0, 4.0]])).tolist()
+    [[0.0, 1.0]]
+    """
+
+    gain: Array | None
+
+    def __init__(self, gain: Vector = None):
+        self.gain = gain_parameter(gain)
+
+    def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        return unit(a)
+
+    def on_sphere(self, t: Any) -> bool:
+        return False
+
+
+class MixLN(AbstractLayerNorm):
+    r"""Mix-LN: Post-LN while t ≤ τ, Pre-LN after  [rigollet2025, section 6.2]. Solvers step exactly onto τ.
+
+    >>> bool(MixLN(tau=2.0).on_sphere(1.0)), bool(MixLN(tau=2.0).on_sphere(3.0))
+    (True, False)
+    """
+
+    tau: Float[Array, ""]
+    gain: Array | None
+
+    def __init__(self, tau: Scalar, gain: Vector = None):
+        self.tau, self.gain = check.scalar("tau", tau), gain_parameter(gain)
+
+    def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        return a
+
+    def on_sphere(self, t: Any) -> Bool[Array, ""]:
+        return jnp.asarray(t <= self.tau)
+
+    def jumps(self) -> list[Array]:
+        return [self.tau[None]]
+
+
+class NGPT(AbstractLayerNorm):
+    r"""nGPT: $\dot θ = α_t P_θ a / |a|$, ṙ = 0, with a step α that may change with depth  [rigollet2025, section 6.2].
+    Layer: LN(x + step·α_t·LN(a)).
+
+    >>> NGPT(alpha=0.5).drive(jnp.asarray(0.0), jnp.array([[0.0, 2.0]])).tolist()
+    [[0.0, 0.5]]
+    """
+
+    alpha: Parameter
+    gain: Array | None
+
+    def __init__(self, alpha: Scalar = 1.0, gain: Vector = None):
+        self.alpha, self.gain = number_parameter("alpha", alpha), gain_parameter(gain)
+        if not is_scheduled(self.alpha) and not check.traced(self.alpha) and not float(self.alpha) > 0:
+            raise InputError(f"Argument `alpha` must be positive, but is {float(self.alpha):g}.")
+
+    def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        return self.alpha * unit(a)
+
+    def on_sphere(self, t: Any) -> bool:
+        return True
+
+
+class SqrtScaling(AbstractLayerNorm):
+    r"""Square-root scaling: $\dot θ = P_θ a / \sqrt{t+1}$, ṙ = 0  [rigollet2025, section 6.2].
+    Layer: LN(x + step·a/√(t+1)).
+
+    >>> SqrtScaling().drive(jnp.asarray(3.0), jnp.array([[2.0, 0.0]])).tolist()
+    [[1.0, 0.0]]
+    """
+
+    gain: Array | None
+
+    def __init__(self, gain: Vector = None):
+        self.gain = gain_parameter(gain)
+
+    def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
+        return a / jnp.sqrt(t + 1)
+
+    def on_sphere(self, t: Any) -> bool:
+        return True
+
+
+def unit(a: Float[Array, "m d"]) -> Float[Array, "m d"]:
+    """a/|a|, and 0 where a is 0: a field that is nowhere moves nothing."""
+    squares = jnp.sum(a**2, axis=1, keepdims=True)
+    return jnp.where(squares > 0, a / jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
