@@ -111,6 +111,21 @@ def test_progress_is_silent_off_a_terminal_and_speaks_when_asked(capfd, monkeypa
     assert out == "" and "evolving" in err
 
 
+def test_huge_and_tiny_tokens_keep_their_size():
+    """At β = 0 in R^d the mean grows like e^t, up to the largest numbers."""
+    mu = tkf.Tokens.gaussian(6, 5, seed=1)
+    run = tkf.evolve(tkf.Flow(tkf.Softmax(0.0)), mu, t=600.0, save=2)
+    exact = mu.x + np.expm1(600.0) * mu.mean
+    assert run.status is tkf.Status.COMPLETED and np.max(abs(run.final.x / exact - 1)) < 1e-3
+    odd = tkf.Tokens([[1e-200, 0.0], [0.0, 1e200]])
+    assert odd.directions.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_everything_at_the_origin_is_at_rest():
+    run = tkf.evolve(tkf.Flow(tkf.Softmax(1.0)), tkf.Tokens([[0.0, 0.0], [0.0, 0.0]]), t=5.0)
+    assert run.status is tkf.Status.COMPLETED and not np.any(run.x)
+
+
 def test_usa_at_beta_1e4_is_finite():
     mu = tkf.Tokens.uniform_sphere(n=50, d=2, seed=0)
     for flow in (tkf.sa(1e4), tkf.usa(1e4, scaled=True)):

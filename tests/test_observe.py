@@ -74,6 +74,13 @@ def test_clusters_are_the_connected_components():
     assert np.allclose(np.linalg.norm(found.centres, axis=1), 1)
 
 
+def test_clusters_far_from_the_origin_and_very_close():
+    far = 1e8 * np.array([1.0, 2, 3]) + np.arange(20)[:, None] * np.array([1.0, 0, 0])
+    assert len(observe.clusters(tkf.Tokens(far), distance=0.1)) == 20
+    pairs = np.repeat(np.asarray(tkf.Tokens.uniform_sphere(4, 3).x), 2, axis=0)
+    assert len(observe.clusters(tkf.Tokens(pairs), angle=1e-8)) == 4
+
+
 def test_cluster_centres_weights_and_distance():
     x = [[1.0, 0.0], [1.0, 0.02], [0.0, 3.0], [5.0, 0.0]]
     found = observe.clusters(tkf.Tokens(x, [0.1, 0.1, 0.2, 0.6]))

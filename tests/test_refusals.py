@@ -54,7 +54,10 @@ REFUSED = {
         lambda: tkf.Tokens(X, s=[0, 1, 2]),
         r"`s` must lie in \[0, 1\], but spans \[0, 2\]\. Divide positions",
     ),
-    "no dimension": (lambda: tkf.Tokens.uniform_sphere(5, 0), r"`d` must be at least 1 \(the dimension\), but is 0"),
+    "no dimension": (
+        lambda: tkf.Tokens.uniform_sphere(5, 0),
+        r"`d` must be at least 1 \(the dimension\) and below 2³¹, but is 0",
+    ),
     "half a token": (
         lambda: tkf.Tokens.uniform_sphere(5.5, 3),
         r"`n` must be a whole number \(the number of tokens\), but is 5\.5",

@@ -122,7 +122,7 @@ MISTAKES = {
     ),
     "a fraction of a token": ("n = 20", "n = 2.5", r"spec\.toml:3: measure\.n: .*integer.*got 2\.5"),
     "no tokens": ("n = 20", "n = 0", r"spec\.toml:3: measure\.n: Argument `n` must be at least 1"),
-    "negative time": ("end = 3.0", "end = -3.0", r"spec\.toml:15: time\.end: .*greater than 0.*got -3\.0"),
+    "negative time": ("end = 3.0", "end = -3.0", r"spec\.toml:14: time: start = 0 must come before end = -3"),
     "start after end": (
         "end = 3.0",
         "end = 3.0\nstart = 4.0",
@@ -149,7 +149,7 @@ MISTAKES = {
     "no such file": (
         "beta = 4.0",
         'beta = 4.0\nV = "V.npy"',
-        r"flow\.attention: The file V\.npy cannot be read as numbers",
+        r"flow\.attention: The file .*V\.npy cannot be read as numbers",
     ),
     "not TOML": ("n = 20", "n = = 20", r"spec\.toml:3: not valid TOML"),
 }

@@ -76,6 +76,25 @@ def test_traced_runs_that_end_early_hold_their_last_state():
     assert np.all(np.isfinite(stopped.x))
 
 
+def test_no_nan_leaves_a_traced_run():
+    mu0 = tkf.Tokens.uniform_sphere(n=6, d=3, seed=1)
+    runs = jax.vmap(lambda b: tkf.evolve(tkf.usa(b), mu0, t=1e-3, save=3))(jnp.array([1.0, 800.0]))
+    assert np.all(np.isfinite(runs.x)) and runs.code.tolist() == [tkf.Status.COMPLETED, tkf.Status.BLOW_UP]
+    run = eqx.filter_jit(lambda b: tkf.evolve(tkf.Flow(tkf.Unnormalized(b)), mu0, t=10.0, save=3))(1.0)
+    assert run.status is tkf.Status.BLOW_UP and np.all(np.isfinite(run.x))
+
+
+def test_time_runs_forward_under_jit_too():
+    with pytest.raises(Exception, match="Time must run forward"):
+        jax.block_until_ready(jax.jit(lambda t: tkf.evolve(tkf.sa(1.0), tkf.Tokens(X), t, save=3).x)(-1.0))
+
+
+@pytest.mark.parametrize("x", [[[1.0, 0.0]], [[0.6, 0.8], [0.6, 0.8]], [[1.0], [-1.0]]])
+def test_gradients_where_nothing_moves_are_finite(x):
+    final = lambda x: jnp.sum(jnp.sin(tkf.evolve(tkf.sa(2.0), tkf.Tokens(x), 2.0, save=2).final.x))
+    assert np.all(np.isfinite(jax.grad(final)(jnp.asarray(x))))
+
+
 def test_tokens_jit_vmap_and_differentiate():
     mu = tkf.Tokens(X)
     assert jax.jit(lambda m: m.mean)(mu).shape == (D,)

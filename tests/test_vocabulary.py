@@ -1,6 +1,8 @@
 """All attentions × all normalizations × {plain, causal, two heads, MLP, weighted}: each agrees with plain numpy, or is
 refused with the reason."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -42,7 +44,12 @@ def case(kind, norm, variant):
     heads = [(kind, parameters(kind, 1))] + ([("softmax", parameters("softmax", 2))] if variant == "two heads" else [])
     block = None
     if variant == "mlp":
-        block = {"W1": rng.normal(size=(5, D)), "b1": rng.normal(size=5), "W2": rng.normal(size=(D, 5)), "b2": rng.normal(size=D)}
+        block = {
+            "W1": rng.normal(size=(5, D)),
+            "b1": rng.normal(size=5),
+            "W2": rng.normal(size=(D, 5)),
+            "b2": rng.normal(size=D),
+        }
     parts = [attention.KINDS[name](**p) for name, p in heads]
     att = tkf.MultiHead(parts) if variant == "two heads" else parts[0]
     seen = None
@@ -87,10 +94,15 @@ def runs_agree(kind, norm, variant, t=0.6):
     run = tkf.evolve(flow, mu, t, save=2, rtol=1e-12, atol=1e-13)
     assert run.status is tkf.Status.COMPLETED
     y, times = np.asarray(mu.x).ravel(), [0.0, 0.3, t] if norm == "mix_ln" else [0.0, t]
-    for a, b in zip(times, times[1:], strict=False):
-        inside = lambda time, low=a: time if low == 0 else max(time, np.nextafter(low, 1))
+    for a, b in pairwise(times):
+        late = np.nextafter(a, 1) if a else 0.0  # after a switch, not on it
         solved = solve_ivp(
-            lambda time, y: rhs(inside(time), y.reshape(N, D)).ravel(), (a, b), y, method="DOP853", rtol=1e-13, atol=1e-14
+            lambda time, y, late=late: rhs(max(time, late), y.reshape(N, D)).ravel(),
+            (a, b),
+            y,
+            method="DOP853",
+            rtol=1e-13,
+            atol=1e-14,
         )
         y = solved.y[:, -1]
     y = y.reshape(N, D)

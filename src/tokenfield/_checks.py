@@ -92,8 +92,8 @@ def whole(name: str, value: Any, least: int, what: str) -> int:
     """A whole number of at least `least`; it decides a shape, so it must be a plain integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise InputError(f"Argument `{name}` must be a whole number ({what}), but is {_brief(value)}.")
-    if value < least:
-        raise InputError(f"Argument `{name}` must be at least {least} ({what}), but is {value}.")
+    if not least <= value < 2**31:
+        raise InputError(f"Argument `{name}` must be at least {least} ({what}) and below 2³¹, but is {value}.")
     return int(value)
 
 

@@ -55,6 +55,7 @@ def run(
     from tokenfield.spec import Spec
 
     loaded = Spec.load(spec, overrides or ())
+    _make_folder(out)
     _keep_compiled_programs()
     _write(loaded.run(), loaded, out)
 
@@ -78,6 +79,7 @@ def demo(out: Out = Path("out/demo")) -> None:
     from tokenfield.demo import SPEC, Narrator
     from tokenfield.spec import Spec
 
+    _make_folder(out)
     _keep_compiled_programs()
     loaded = Spec.from_dict(SPEC)
     narrator = Narrator()
@@ -85,10 +87,18 @@ def demo(out: Out = Path("out/demo")) -> None:
     _write(loaded.run(watch=narrator), loaded, out)
 
 
+def _make_folder(out: Path) -> None:
+    """Before anything is computed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"The folder {out} cannot be made: {error.strerror}. Choose another --out.") from None
+
+
 def _write(result: Any, spec: Any, out: Path) -> None:
-    """The run's story to the terminal, its data and pictures to the folder."""
-    typer.echo(str(result))
+    """The run's data and pictures to the folder, its story to the terminal."""
     result.save(out / "run.zarr")
+    typer.echo(str(result))
     (out / "spec.toml").write_text(spec.to_toml(), encoding="utf-8")
     typer.echo(f"data:    {out / 'run.zarr'}")
     if spec.output.picture:

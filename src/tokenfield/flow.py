@@ -114,7 +114,7 @@ class Flow(eqx.Module):
         return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization{extra}"
 
 
-def velocity(flow: Flow, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any = None) -> Array:
+def velocity(flow: Any, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any = None) -> Array:
     """ẋ of every token under the flow, shape (n, d); or, with `x` of shape (m, d) or (d,), the velocity field there.
 
     >>> import tokenfield as tkf
@@ -122,6 +122,7 @@ def velocity(flow: Flow, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any
     >>> tkf.velocity(tkf.kuramoto(), two).tolist()          # each turns towards the other
     [[0.0, 0.5], [0.5, 0.0]]
     """
+    _require(flow, Flow, "velocity(flow, mu) needs a Flow first, e.g. tkf.sa(beta=9.0)")
     mu = flow.settle(mu)
     points = query_points(mu, x)
     at = None if x is None else flow.normalization.settle(Tokens(jnp.atleast_2d(points))).x

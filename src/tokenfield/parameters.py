@@ -73,7 +73,7 @@ class PerLayer(eqx.Module):
         return self.values.shape[1:]
 
     @property
-    def jumps(self) -> Float[Array, " L-1"]:
+    def jumps(self) -> Float[Array, " changes"]:
         return self.step * jnp.arange(1, len(self.values))
 
 

@@ -10,6 +10,7 @@ import functools
 import inspect
 import re
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -109,7 +110,7 @@ class Section(pydantic.BaseModel):
 
 
 class Time(Section):
-    end: Annotated[Real, pydantic.Field(gt=0)]
+    end: Real
     start: Real = 0.0
     save: Annotated[Whole, pydantic.Field(ge=1)] | list[Real] = 200
     spacing: Literal["linear", "log"] = "linear"
@@ -141,7 +142,8 @@ class Time(Section):
         """Save times: a count, a list, or the start and then equal ratios over four decades."""
         if self.spacing == "linear" or not isinstance(self.save, int) or self.save < 3:
             return self.save
-        return self.start + np.append(0.0, (self.end - self.start) * np.geomspace(1e-4, 1.0, self.save - 1))
+        times = self.start + np.append(0.0, (self.end - self.start) * np.geomspace(1e-4, 1.0, self.save - 1))
+        return np.append(times[:-1], self.end)
 
 
 class Layers(Section):
@@ -261,7 +263,7 @@ class Spec:
 
         def blame(where: Iterable[str | int], what: str) -> str:
             keys = tuple(str(key) for key in where)
-            if any(keys[: len(change)] == change for change in changed):
+            if any(keys[: len(change)] == change or change[: len(keys)] == keys for change in changed):
                 return f"--set {'.'.join(keys)}: {what}"
             line = next((lines[keys[:k]] for k in range(len(keys), 0, -1) if keys[:k] in lines), None)
             return f"{path}{f':{line}' if line else ''}: {'.'.join(keys)}: {what}"
@@ -365,7 +367,18 @@ def _validated(data: dict[str, Any], folder: Path, blame: Any) -> Spec:
                 "this field is missing: a spec has either [time], for a flow, or [layers], for discrete depth.",
             )
         )
-    return Spec(model.model_dump(exclude_none=True), model.time, model.layers, model.output, folder, blame)
+    return Spec(
+        _absolute(model.model_dump(exclude_none=True), folder), model.time, model.layers, model.output, folder, blame
+    )
+
+
+def _absolute(part: Any, folder: Path) -> Any:
+    """Names of files from anywhere: a spec that is written elsewhere still finds them."""
+    if isinstance(part, dict):
+        return {key: _absolute(value, folder) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_absolute(one, folder) for one in part]
+    return str((folder / part).resolve()) if isinstance(part, str) and part.endswith((".npy", ".npz")) else part
 
 
 def _mistake(data: dict[str, Any], mistake: Any, blame: Any) -> str:
@@ -386,7 +399,7 @@ def _mistake(data: dict[str, Any], mistake: Any, blame: Any) -> str:
         case "union_tag_not_found":
             return blame((*where, "kind"), "this field is missing; it names what this section describes.")
         case "value_error":
-            return blame(where, str(mistake["ctx"]["error"]) + ".")
+            return blame(where, str(mistake["ctx"]["error"]).removesuffix(".") + ".")
         case _:
             expected = mistake["msg"][0].lower() + mistake["msg"][1:]
             return blame(where, f"{expected}, but got {mistake['input']!r}.")
@@ -476,7 +489,7 @@ def _numbers(path: str, folder: Path) -> Any:
     try:
         loaded = np.load(folder / path, allow_pickle=False)
         return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(
             f"The file {path} cannot be read as numbers: {error}. Expected an .npy or .npz written by numpy."
         ) from None

@@ -29,7 +29,7 @@ class Status(enum.IntEnum):
             Status.COMPLETED: f"reached t = {t:g}",
             Status.STOPPED: f"stopped at t = {t:.8g}, where the stop condition was met",
             Status.MAX_STEPS: f"used up its steps at t = {t:.6g}; raise max_steps or loosen rtol",
-            Status.BLOW_UP: f"blows up near t = {t:.10g}: the solution leaves every bound; what came before is kept",
+            Status.BLOW_UP: f"blows up near t = {t:.10g}: it leaves every bound there; what came before is kept",
             Status.STALLED: f"cannot reach its tolerance beyond t = {t:.6g}; loosen rtol, or use float64",
             Status.UNSOLVED: f"ended at t = {t:.6g}, where attention's own iteration did not reach its tolerance; give it "
             "more iterations, a larger tolerance or a smaller β",

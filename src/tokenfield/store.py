@@ -1,8 +1,10 @@
 """Runs on disk: zarr through xarray, written whole or not at all, checked when read."""
 
+import contextlib
 import json
 import os
 import shutil
+import uuid
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,89 +28,99 @@ FORMAT = 1
 def to_xarray(run: Trajectory) -> "xarray.Dataset":
     import xarray
 
-    states = run.states
-    variables = {
-        "x": (("time", "token", "component"), np.asarray(states.x)),
-        "w": (("time", "token"), np.asarray(states.w)),
-    }
-    if states.s is not None:
-        variables["s"] = (("time", "token"), np.asarray(states.s))
+    run.refuse_batches("stored")
+    arrays = {"time": run.times, "x": run.states.x, "w": run.states.w, "s": run.states.s}
+    arrays = {name: np.asarray(array) for name, array in arrays.items() if array is not None}
+    axes = ("time", "token", "component")
     return xarray.Dataset(
-        variables,
-        coords={"time": np.asarray(run.times)},
-        attrs={"tokenfield": FORMAT, "checksum": _checksum(run), "run": json.dumps(run.describe())},
+        {name: (axes[: array.ndim], array) for name, array in arrays.items() if name != "time"},
+        coords={"time": arrays["time"]},
+        attrs={"tokenfield": FORMAT, "checksum": _checksum(arrays), "run": json.dumps(run.describe())},
     )
 
 
 def save(run: Trajectory, path: str | os.PathLike) -> None:
-    """Write beside `path`, then change names. Between the two renames the old run waits under `.NAME.old`, where `load`
+    """Write beside `path`, then change names. Between the two renames the old run waits under `.NAME.old...`, where `load`
     finds it, so that at every moment one whole run answers to `path`."""
-    path = Path(path)
-    new, old = _beside(path, "new"), _beside(path, "old")
+    path = Path(path).resolve()
     if path.exists() and not _is_run(path):
         raise StoreError(f"{path} exists and is not a saved run; it is left as it is. Choose another name.")
+    mark = uuid.uuid4().hex
+    new, old = _beside(path, f"new.{mark}"), _beside(path, f"old.{mark}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(new, ignore_errors=True)
         to_xarray(run).to_zarr(new, mode="w", zarr_format=2, consolidated=True)
-        if path.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            os.rename(path, old)
-        os.rename(new, path)
-        shutil.rmtree(old, ignore_errors=True)
+        _swap(new, path, old)
+        for left in path.parent.glob(f".{path.name}.old.*"):
+            shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
         raise StoreError(f"The run could not be written to {path}: {error}. What was there before is kept.") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _swap(new: Path, path: Path, old: Path, tries: int = 20) -> None:
+    """Give `new` the name `path`, and what had that name the name `old`; again if another writer was in between."""
+    for left in reversed(range(tries)):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path, old)
+        try:
+            os.rename(new, path)
+            return
+        except OSError:
+            if not left or not path.exists():
+                raise
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def load(path: str | os.PathLike) -> Trajectory:
     path = Path(path)
-    place = _beside(path, "old") if not path.exists() and _beside(path, "old").exists() else path
+    waiting = sorted(path.parent.glob(f".{path.name}.old.*")) if not path.exists() else []
+    place = waiting[0] if waiting else path
     if not place.exists():
         raise StoreError(f"There is no saved run at {path}. Runs are folders such as run.zarr; check the name.")
     if not place.is_dir():
         raise StoreError(f"{path} is a file, but a saved run is a zarr folder. Was it made by Trajectory.save?")
     try:
-        run, checksum = _read(place)
+        return _read(place)
     except Exception as error:
         raise StoreError(
             f"{path} cannot be read as a saved run ({type(error).__name__}: {error}). It is incomplete, damaged or "
             "something else: make the run again."
         ) from error
-    if _checksum(run) != checksum:
-        raise StoreError(f"{path} is damaged: its numbers do not match their checksum. Make the run again.")
-    return run
 
 
-def _read(place: Path) -> tuple[Trajectory, int]:
+def _read(place: Path) -> Trajectory:
     import xarray
 
     with xarray.open_zarr(place, consolidated=True) as data:
         if data.attrs.get("tokenfield") != FORMAT:
             raise StoreError(f"expected a tokenfield run of format {FORMAT}, found {data.attrs.get('tokenfield')}")
         known: dict[str, Any] = json.loads(data.attrs["run"])
-        arrays = {name: jnp.asarray(data[name].values) for name in ("x", "w", "s") if name in data}
-        times = jnp.asarray(data["time"].values)
-        checksum = data.attrs["checksum"]
+        arrays = {name: data[name].values for name in ("time", "x", "w", "s") if name in data}
+        if _checksum(arrays) != data.attrs["checksum"]:
+            raise StoreError("its numbers do not match their checksum")
+    arrays = {name: jnp.asarray(values) for name, values in arrays.items()}
     states = jax.vmap(Tokens)(arrays["x"], arrays["w"], arrays.get("s"))
     status, flow = Status[known.pop("status")], known.pop("flow")
     steps, accepted = known.pop("steps"), known.pop("accepted")
-    run = Trajectory(
-        times=times,
+    return Trajectory(
+        times=arrays["time"],
         states=states,
         flow=None if flow is None else config.decode(flow),
+        reached=jnp.asarray(known.pop("reached"), arrays["x"].dtype),
         code=jnp.asarray(int(status)),
         steps=jnp.asarray(steps),
         accepted=jnp.asarray(accepted),
         provenance=Provenance(**known),
     )
-    return run, checksum
 
 
-def _checksum(run: Trajectory) -> int:
+def _checksum(arrays: dict[str, Any]) -> int:
     total = 0
-    for array in (run.times, run.states.x, run.states.w, run.states.s):
-        if array is not None:
-            total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
+    for name in ("time", "x", "w", "s"):
+        if name in arrays:
+            total = zlib.crc32(np.ascontiguousarray(arrays[name]).tobytes(), total)
     return total
 
 
@@ -117,4 +129,8 @@ def _beside(path: Path, role: str) -> Path:
 
 
 def _is_run(path: Path) -> bool:
-    return path.is_dir() and ((path / ".zattrs").exists() or not any(path.iterdir()))
+    """Whether a folder is a run that may be replaced: one of ours, or empty."""
+    try:
+        return "tokenfield" in json.loads((path / ".zattrs").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return path.is_dir() and not any(path.iterdir())

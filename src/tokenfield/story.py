@@ -49,7 +49,7 @@ def _changes(run: Trajectory, first: Tokens, last: Tokens) -> list[tuple[str, st
     told = []
     if first.n > 1 and min(float(first.radii.min()), float(last.radii.min())) > 0:
         before, after = float(observe.mean_overlap(first)), float(observe.mean_overlap(last))
-        told.append(("overlap", f"mean <x_i, x_j> from {before:.3f} to {after:.3f}"))
+        told.append(("overlap", f"mean cosine of two tokens from {before:.3f} to {after:.3f}"))
         if first.n <= LARGEST_TOLD:
             before, after = observe.clusters(first), observe.clusters(last)
             told.append(("clusters", f"{len(before)} at first, then {after}"))

@@ -5,10 +5,10 @@ import datetime
 import importlib.metadata
 import os
 import platform
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -40,6 +40,14 @@ class Provenance:
     )
     versions: dict[str, str] = dataclasses.field(default_factory=lambda: _versions())
 
+    # To JAX all provenances are alike: a run made later must not compile a user's function anew.
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Provenance)
+
+    def __hash__(self) -> int:
+        return hash(Provenance)
+
     @property
     def seed(self) -> int | None:
         return None if self.origin is None else self.origin.get("seed")
@@ -68,6 +76,7 @@ class Trajectory(eqx.Module):
     times: Float[Array, "*batch T"]
     states: Tokens
     flow: Flow | None
+    reached: Float[Array, "*batch"]
     code: Int[Array, "*batch"]
     steps: Int[Array, "*batch"]
     accepted: Int[Array, "*batch"]
@@ -81,7 +90,7 @@ class Trajectory(eqx.Module):
 
     @property
     def final(self) -> Tokens:
-        """The last state that was reached."""
+        """The last saved state: the end of the run, unless `save` left the end out."""
         return self[-1]
 
     @property
@@ -95,10 +104,25 @@ class Trajectory(eqx.Module):
 
     @property
     def message(self) -> str:
-        return f"The run {self.status.sentence(float(jnp.max(self.times)))}."
+        worst = int(jnp.argmax(jnp.ravel(self.code)))
+        return f"The run {self.status.sentence(float(jnp.ravel(self.reached)[worst]))}."
 
     def __getitem__(self, index: int) -> Tokens:
-        return jax.tree.map(lambda leaf: leaf[index], self.states)
+        """The state at a saved time; of a batch of runs, every member's."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"The run has {len(self)} saved states, but state {index} was asked for.")
+        take = lambda leaf, rest: None if leaf is None else jnp.take(leaf, index % len(self), axis=leaf.ndim - rest)
+        parts = (take(self.states.x, 3), take(self.states.w, 2), take(self.states.s, 2))
+        return eqx.tree_at(lambda mu: (mu.x, mu.w, mu.s), self.states, parts, is_leaf=lambda leaf: leaf is None)
+
+    def __iter__(self) -> Iterator[Tokens]:
+        return (self[i] for i in range(len(self)))
+
+    def refuse_batches(self, what: str) -> None:
+        if self.times.ndim != 1:
+            raise InputError(
+                f"A batch of runs cannot be {what} as one run. Take a member: jax.tree.map(lambda leaf: leaf[i], run)."
+            )
 
     def __len__(self) -> int:
         return self.times.shape[-1]
@@ -107,22 +131,32 @@ class Trajectory(eqx.Module):
         """The state at any time of the run, to the run's own accuracy."""
         from tokenfield.evolution import SOLVERS, evolve
 
-        t = check.number("t", t)
-        times = np.asarray(self.times)
-        if not times[0] <= t <= times[-1]:
-            raise InputError(f"The run has t in [{times[0]:g}, {times[-1]:g}], but was asked for t = {t:g}.")
+        self.refuse_batches("asked for a time")
+        times, end = np.asarray(self.times), float(self.reached)
+        t = float(np.asarray(check.number("t", t), times.dtype))
+        if not times[0] <= t <= end:
+            raise InputError(f"The run has t in [{times[0]:g}, {end:g}], but was asked for t = {t:g}.")
         before = int(np.searchsorted(times, t, side="right")) - 1
         if times[before] == t:
             return self[before]
         if self.flow is None or self.provenance.solver not in SOLVERS:
             raise InputError(
-                f"t = {t:g} is not a saved time, and the run does not know its flow to solve it again. "
-                f"The nearest saved times are {times[before]:g} and {times[before + 1]:g}."
+                f"t = {t:g} is not a saved time, and the run does not know its flow and solver to solve it again. "
+                f"The nearest saved times are {times[before]:g} and {times[min(before + 1, len(times) - 1)]:g}."
             )
         how = self.provenance
         again = evolve(
-            self.flow, self[before], (times[before], t), save=1, solver=how.solver, rtol=how.rtol, atol=how.atol
+            self.flow,
+            self[before],
+            (times[before], t),
+            save=1,
+            solver=how.solver,
+            rtol=how.rtol,
+            atol=how.atol,
+            max_steps=100_000 + 2 * int(self.steps),
         )
+        if not again.status.ok:
+            raise InputError(f"The state at t = {t:g} could not be computed: {again.message}")
         return again.final
 
     # Telling
@@ -160,6 +194,7 @@ class Trajectory(eqx.Module):
         """Everything but the arrays, as plain data."""
         return {
             "status": self.status.name,
+            "reached": float(self.reached),
             "steps": int(self.steps),
             "accepted": int(self.accepted),
             "flow": None if self.flow is None else config.encode(self.flow),
@@ -172,12 +207,14 @@ class Trajectory(eqx.Module):
         """A picture of the run: snapshots, and how the overlaps evolve. Written to `path`, or returned as a figure."""
         from tokenfield.draw import picture
 
+        self.refuse_batches("drawn")
         return picture(self, path)
 
-    def animate(self, path: str | os.PathLike, *, seconds: float = 8.0, progress: bool | None = None) -> Any:
+    def animate(self, path: str | os.PathLike, *, seconds: Any = 8.0, progress: bool | None = None) -> Any:
         """A movie of the run: mp4 where ffmpeg is found, a gif otherwise. Returns the path that was written."""
         from tokenfield.draw import animation
 
+        self.refuse_batches("drawn")
         return animation(self, path, seconds=seconds, progress=progress)
 
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix
-from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
+from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters
 from tokenfield.measures import Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
@@ -31,8 +31,6 @@ class Hardmax(AbstractDotProduct):
         self.beta = None
 
     def queries(self, mu: Tokens, x: Points) -> Float[Array, "m k"]:
-        from tokenfield.attention.base import apply
-
         return apply(self.A if self.A is not None else self.Q, mu.x if x is None else x)
 
     def weigh(

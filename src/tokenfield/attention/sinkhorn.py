@@ -42,7 +42,7 @@ class Sinkhorn(AbstractDotProduct):
     K: Parameter
     V: Parameter
     A: Parameter
-    tolerance: Float[Array, ""]
+    tolerance: float = eqx.field(static=True)
     iterations: int = eqx.field(static=True)
     guess: Float[Array, " n"] | None
 
@@ -57,7 +57,7 @@ class Sinkhorn(AbstractDotProduct):
         iterations: Whole = 5000,
     ):
         self.beta, self.Q, self.K, self.V, self.A = dot_product_parameters(beta, Q, K, V, A)
-        self.tolerance = check.scalar("tolerance", check.number("tolerance", tolerance, positive=True))
+        self.tolerance = check.number("tolerance", tolerance, positive=True)
         self.iterations = check.whole("iterations", iterations, 1, "rounds of row and column normalization")
         self.guess = None
 
@@ -118,9 +118,9 @@ class Sinkhorn(AbstractDotProduct):
         return True if memory is None else memory.error <= 10 * self.tolerance + 100 * jnp.finfo(memory.error.dtype).eps
 
 
-def _stop_at(tolerance: Array, dtype: Any) -> Any:
+def _stop_at(tolerance: float, dtype: Any) -> float:
     """Potentials that move by less than this have marginals to the tolerance; below round-off nothing moves less."""
-    return jnp.maximum(tolerance / 4, 50 * jnp.finfo(dtype).eps)
+    return max(tolerance / 4, 50 * float(jnp.finfo(dtype).eps))
 
 
 def _with_one(q: Float[Array, "m k"]) -> Float[Array, "m k+1"]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenfield import _checks as check
 from tokenfield.draw.view import FAINT, INK, PAPER, Painter, course, time_axis
 from tokenfield.errors import InputError, StoreError
 from tokenfield.evolution.progress import Progress
@@ -15,12 +16,13 @@ from tokenfield.trajectory import Trajectory
 FPS = 25
 
 
-def animation(run: Trajectory, path: str | os.PathLike, *, seconds: float = 8.0, progress: bool | None = None) -> Path:
+def animation(run: Trajectory, path: str | os.PathLike, *, seconds: Any = 8.0, progress: bool | None = None) -> Path:
     """Animate a run into `path` (.mp4 or .gif). Without ffmpeg an .mp4 becomes a .gif; the path written is returned."""
     path = Path(path)
+    seconds = check.number("seconds", seconds, positive=True)
     if path.suffix not in (".mp4", ".gif"):
         raise InputError(f"A movie's name must end in .mp4 or .gif, but is {path.name!r}.")
-    frames = np.unique(np.linspace(0, len(run) - 1, int(FPS * seconds)).round().astype(int))
+    frames = np.unique(np.linspace(0, len(run) - 1, max(1, int(FPS * seconds))).round().astype(int))
     writer, path = _writer(path, fps=max(2, round(len(frames) / seconds)))
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:

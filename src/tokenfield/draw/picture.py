@@ -77,7 +77,7 @@ def _course(run: Trajectory, ax: Any, colours: np.ndarray) -> None:
         mesh = ax.pcolormesh(times, middle, density, cmap="magma_r", norm="log", shading="nearest", rasterized=True)
         bar = ax.figure.colorbar(mesh, ax=ax, pad=0.01)
         bar.set_label("density of pairs", fontsize=9)
-        ax.set(ylabel=r"overlap $\langle x_i, x_j \rangle$", ylim=(-1, 1))
+        ax.set(ylabel=r"overlap $\langle \theta_i, \theta_j \rangle$", ylim=(-1, 1))
     else:
         ax.plot(times, np.linalg.norm(x, axis=-1), color=INK, lw=0.6, alpha=0.5)
         ax.set(ylabel="|x|")
@@ -111,6 +111,8 @@ def _curves(run: Trajectory, ax: Any, census: Census | None) -> None:
     other.set_yscale("log")
     other.set_ylim(0.9, 1.3 * max(census.counts))
     other.set_ylabel(f"clusters ({census.within})", color="#ee6677")
+    ticks = [m * 10**k for k in range(7) for m in (1, 2, 5) if m * 10**k <= 1.3 * max(census.counts)]
+    other.set_yticks(ticks if len(ticks) < 7 else [tick for tick in ticks if str(tick)[0] == "1"])
     other.yaxis.set_major_formatter("{x:g}")
     other.minorticks_off()
     other.spines[["top", "left"]].set_visible(False)

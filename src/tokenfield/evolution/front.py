@@ -37,7 +37,7 @@ def evolve(
     summation: Any = None,
     progress: bool | None = None,
     watch: Callable | None = None,
-    adjoint: str = "reverse",
+    adjoint: Any = "reverse",
 ) -> Trajectory:
     r"""Move a measure along a flow: solve $\dot x_i = v_{\mu_t}(x_i)$, $\mu_t = \sum_i w_i \delta_{x_i(t)}$.
 
@@ -90,6 +90,7 @@ def evolve(
         until=_stop_condition(until),
         summation=choose(summation),
     )
+    _distinct(problem)
     max_steps = check.whole("max_steps", max_steps, 1, "the most steps that a run may take")
     provenance = Provenance(
         solver=solver_name(problem.solver),
@@ -98,18 +99,15 @@ def evolve(
         summation=type(problem.summation).__name__.lower(),
         origin=getattr(mu0, "origin", None),
     )
-    if adjoint not in ADJOINTS:
+    if not isinstance(adjoint, str) or adjoint not in ADJOINTS:
         raise InputError(f"Unknown adjoint {adjoint!r}. {suggest(adjoint, ADJOINTS)}")
     if _under_transformation(problem):
+        if watch is not None:
+            raise InputError("Argument `watch` sees values, and there are none under jit, grad and vmap. Leave it out.")
         solved = solve(problem, max_steps, adjoint)
+        states = jax.vmap(problem.measure)(solved.states)
         return Trajectory(
-            solved.times,
-            jax.vmap(problem.measure)(solved.states),
-            flow,
-            solved.status,
-            solved.steps,
-            solved.accepted,
-            provenance,
+            solved.times, states, flow, solved.reached, solved.status, solved.steps, solved.accepted, provenance
         )
     walker = march(problem, max_steps, progress, watch)
     saved, states = _computed(problem, walker)
@@ -117,6 +115,7 @@ def evolve(
         saved,
         states,
         flow,
+        walker.t,
         walker.status,
         walker.steps,
         walker.accepted,
@@ -186,6 +185,18 @@ def _save_times(save: Any, times: Any) -> Any:
                 f"[{values[0]:g}, {values[-1]:g}]."
             )
     return ts
+
+
+def _distinct(problem: Problem) -> None:
+    """Times must still differ after they were rounded to the tokens' precision."""
+    if check.traced(problem):
+        return
+    times = np.unique(np.concatenate([np.asarray(problem.ts), np.asarray([problem.t0, problem.t1])]))
+    if not problem.t0 < problem.t1 or len(np.unique(np.asarray(problem.ts))) < len(problem.ts):
+        raise InputError(
+            f"Times between {times[0]:.9g} and {times[-1]:.9g} are too close together for {problem.ts.dtype}. "
+            "Start nearer to 0, save fewer states, or use float64 tokens."
+        )
 
 
 def _stop_condition(until: Any) -> Any:

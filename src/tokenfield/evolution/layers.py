@@ -59,7 +59,7 @@ def layers(flow: Any, mu0: Any, depth: Any, step: Any = 1.0, *, save: Any = None
     times = step * kept
     if check.traced((states, finite)):
         code = jnp.where(jnp.all(finite), Status.COMPLETED, Status.BLOW_UP)
-        return Trajectory(times, states, flow, code, jnp.asarray(depth), jnp.asarray(depth), provenance)
+        return Trajectory(times, states, flow, times[-1], code, jnp.asarray(depth), jnp.asarray(depth), provenance)
     reached = int(np.argmin(np.append(np.asarray(finite), False)))  # layers before the first that overflowed
     status = Status.COMPLETED if reached == depth else Status.BLOW_UP
     whole = max(1, int(np.sum(kept <= reached)))
@@ -67,6 +67,7 @@ def layers(flow: Any, mu0: Any, depth: Any, step: Any = 1.0, *, save: Any = None
         times[:whole],
         jax.tree.map(lambda leaf: leaf[:whole], states),
         flow,
+        step * reached,
         jnp.asarray(int(status)),
         jnp.asarray(reached),
         jnp.asarray(reached),

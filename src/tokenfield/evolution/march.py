@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-from tokenfield.evolution.problem import Problem
+from tokenfield.evolution.problem import Problem, explodes
 from tokenfield.evolution.progress import Progress
 from tokenfield.status import Status
 
@@ -150,13 +150,6 @@ def _locate(p: Problem, interpolant, before: Array, after: Array) -> tuple[Array
     return t, interpolant.evaluate(t)
 
 
-@eqx.filter_jit
-def _explodes(p: Problem, walker: Walker) -> Bool[Array, ""]:
-    """Whether steps shrank because the solution runs away: its speed is out of all proportion to its time and size."""
-    speed = jnp.max(jnp.abs(p.term.vf(walker.t, walker.y, walker.memory)))
-    return ~(speed * (walker.t - p.t0) < 1e6 * jnp.max(jnp.abs(walker.y)))
-
-
 def march(problem: Problem, max_steps: int, progress: bool | None, watch: Callable | None) -> Walker:
     """Walk to the end, in pieces. Returns the walker as it stands when the walk ends, for whatever reason."""
     walker = _begin(problem)
@@ -177,7 +170,7 @@ def march(problem: Problem, max_steps: int, progress: bool | None, watch: Callab
     status = Status(int(walker.status))
     if status is Status.RUNNING:
         status = Status.MAX_STEPS if steps >= max_steps else Status.INTERRUPTED
-    if status is Status.STALLED and bool(_explodes(problem, walker)):
+    if status is Status.STALLED and bool(explodes(problem, walker.t, walker.y, walker.memory)):
         status = Status.BLOW_UP
     return eqx.tree_at(lambda w: w.status, walker, jnp.asarray(int(status)))
 

@@ -7,8 +7,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
+from tokenfield.parameters import at_time
 from tokenfield.summation import AbstractSummation
 
 State = Float[Array, "n k"]
@@ -61,8 +63,6 @@ class Problem(eqx.Module):
 
     def remember(self, t: Array, y: State, memory: Any) -> Any:
         """What attention carries to the next step."""
-        from tokenfield.parameters import at_time
-
         flow = at_time(self.flow, t)
         return flow.attention.remember(flow.normalization.reads(self.tokens(y)), memory)
 
@@ -71,4 +71,16 @@ class Problem(eqx.Module):
 
     def stops(self, t: Float[Array, ""], y: State) -> Bool[Array, ""]:
         """Whether the stop condition is met."""
-        return jnp.asarray(False) if self.until is None else jnp.asarray(self.until(t, self.measure(y)), dtype=bool)
+        if self.until is None:
+            return jnp.asarray(False)
+        answer = jnp.asarray(self.until(t, self.measure(y)))
+        if answer.shape != ():
+            raise InputError(f"Argument `until` must return one true or false, but returned shape {answer.shape}.")
+        return answer.astype(bool)
+
+
+@eqx.filter_jit
+def explodes(p: Problem, t: Float[Array, ""], y: State, memory: Any) -> Bool[Array, ""]:
+    """Whether steps shrank because the solution runs away: its speed is out of all proportion to its time and size."""
+    speed = jnp.max(jnp.abs(p.term.vf(t, y, memory)))
+    return ~(speed * (t - p.t0) < 1e6 * jnp.max(jnp.abs(y)))

@@ -6,8 +6,10 @@ from typing import Any
 import diffrax as dfx
 import jax.numpy as jnp
 import optimistix as optx
+from jax import lax
 from jaxtyping import Array, Float
 
+from tokenfield._norms import sizes
 from tokenfield.errors import InputError, suggest
 
 LARGEST_JACOBIAN = 8000
@@ -68,10 +70,12 @@ class PerToken(dfx.AbstractAdaptiveStepSizeController):
 
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         if dt0 is None:  # a hundredth of the time in which the fastest token would move by its own size
-            rate = jnp.max(_sizes(func(terms, t0, y0, args))) / jnp.max(_sizes(y0))
-            dt0 = jnp.minimum(t1 - t0, jnp.where(rate > 0, 0.01 / rate, t1 - t0))
-            dt0 = jnp.where(jnp.isfinite(rate), dt0, 0.0)  # a field out of range at the start: nothing can be done
-        return self.pid.init(terms, t0, t1, _sizes(y0), dt0, args, func, error_order)
+            speed, size = (lax.stop_gradient(jnp.max(sizes(part))) for part in (func(terms, t0, y0, args), y0))
+            moving = speed > 0
+            dt0 = jnp.where(moving, jnp.minimum(t1 - t0, 0.01 * size / jnp.where(moving, speed, 1.0)), t1 - t0)
+            dt0 = jnp.where(moving & (size == 0), 1e-3 * (t1 - t0), dt0)
+            dt0 = jnp.where(jnp.isfinite(speed), dt0, 0.0)  # a field out of range at the start: nothing can be done
+        return self.pid.init(terms, t0, t1, sizes(y0), dt0, args, func, error_order)
 
     def adapt_step_size(
         self,
@@ -85,10 +89,10 @@ class PerToken(dfx.AbstractAdaptiveStepSizeController):
         controller_state: Any,
     ) -> Any:
         usable = jnp.all(jnp.isfinite(y1_candidate), axis=-1) & jnp.all(jnp.isfinite(y_error), axis=-1)
-        error = jnp.where(usable, _sizes(y_error), jnp.inf)
-        size = jnp.where(usable, _sizes(y1_candidate), _sizes(y0))
+        error = jnp.where(usable, sizes(y_error), jnp.inf)
+        size = jnp.where(usable, sizes(y1_candidate), sizes(y0))
         keep, next_t0, next_t1, jump, state, result = self.pid.adapt_step_size(
-            t0, t1, _sizes(y0), size, args, error, error_order, controller_state
+            t0, t1, sizes(y0), size, args, error, error_order, controller_state
         )
         least = 4 * jnp.finfo(jnp.result_type(next_t0)).eps * jnp.abs(next_t0)
         stuck = ~jnp.asarray(keep) & (next_t1 - next_t0 <= least)
@@ -102,9 +106,3 @@ def control_with_jumps(rtol: Array, atol: Array, jumps: list[Array]) -> dfx.Abst
     if not jumps:
         return control
     return dfx.ClipStepSizeController(control, jump_ts=jnp.sort(jnp.concatenate([jnp.atleast_1d(j) for j in jumps])))
-
-
-def _sizes(x: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """|x_i|, with a gradient at zero."""
-    squares = jnp.sum(x**2, axis=-1)
-    return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)

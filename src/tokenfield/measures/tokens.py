@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield._checks import Matrix, Scalar, Vector, Whole
+from tokenfield._norms import sizes, unit
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 
@@ -34,6 +35,7 @@ def _seeded(constructor: "Callable[P, Tokens]") -> "Callable[P, Tokens]":
         tokens = constructor(*args, **kwargs)
         arguments = {name: value for name, value in list(bound.arguments.items())[1:] if value is not None}
         if not check.traced(arguments):
+            arguments = {name: np.asarray(value).tolist() for name, value in arguments.items()}
             _ORIGINS[id(tokens)] = {"kind": constructor.__name__, **arguments}
             weakref.finalize(tokens, _ORIGINS.pop, id(tokens))
         return tokens
@@ -130,13 +132,13 @@ class Tokens(AbstractMeasure):
     @property
     def radii(self) -> Float[Array, "*batch n"]:
         """r_i = |x_i|."""
-        return jnp.linalg.norm(self.x, axis=-1)
+        return sizes(self.x)
 
     @property
     def directions(self) -> Float[Array, "*batch n d"]:
         """θ_i = x_i / |x_i|, on the unit sphere."""
         self.refuse_zero_vectors()
-        return self.x / self.radii[..., None]
+        return unit(self.x)
 
     @property
     def origin(self) -> dict | None:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
+from tokenfield._norms import sizes, unit
 from tokenfield.attention.base import AbstractAttention, Points
 from tokenfield.errors import InputError
 from tokenfield.measures import Tokens
@@ -86,19 +87,18 @@ class AbstractLayerNorm(AbstractNormalization):
 
     def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, gamma: Gamma) -> Float[Array, "m d"]:
         points = mu.x if x is None else x
-        r = jnp.linalg.norm(points, axis=1, keepdims=True)
-        θ = points / r
+        r, θ = sizes(points)[:, None], unit(points)
         u = self.drive(t, gamma(self.reads(mu), None if x is None else self._ln(θ)))
         tangent = r * (u - jnp.sum(θ * u, axis=1, keepdims=True) * θ)
         return jnp.where(self.on_sphere(t), tangent, u)
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
         x = mu.x + step * self.drive(t, gamma(self.reads(mu), None))
-        return mu.at(jnp.where(self.on_sphere(t), x / jnp.linalg.norm(x, axis=1, keepdims=True), x))
+        return mu.at(jnp.where(self.on_sphere(t), unit(x), x))
 
     def settle(self, mu: Tokens) -> Tokens:
         mu.refuse_zero_vectors()
-        return mu.at(jnp.where(self.on_sphere(jnp.inf), mu.x / mu.radii[..., None], mu.x))
+        return mu.at(jnp.where(self.on_sphere(jnp.inf), unit(mu.x), mu.x))
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if self.gain is not None and self.gain.shape not in ((), (d,)):

@@ -7,6 +7,7 @@ from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
 from tokenfield._checks import Scalar, Vector
+from tokenfield._norms import unit
 from tokenfield.errors import InputError
 from tokenfield.normalization.base import AbstractLayerNorm, gain_parameter
 from tokenfield.parameters import Parameter, is_scheduled, number_parameter
@@ -135,9 +136,3 @@ class SqrtScaling(AbstractLayerNorm):
 
     def on_sphere(self, t: Any) -> bool:
         return True
-
-
-def unit(a: Float[Array, "m d"]) -> Float[Array, "m d"]:
-    """a/|a|, and 0 where a is 0: a field that is nowhere moves nothing."""
-    squares = jnp.sum(a**2, axis=1, keepdims=True)
-    return jnp.where(squares > 0, a / jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)

@@ -31,5 +31,7 @@ def each(function: Callable[..., Any], thing: Any, *arguments: Any) -> Any:
 
 @eqx.filter_jit
 def _each(function: Callable[..., Any], mu: Tokens, arguments: tuple) -> Any:
-    one = lambda state: function(state, *arguments)
-    return one(mu) if mu.x.ndim == 2 else jax.lax.map(one, mu)
+    of = lambda state: function(state, *arguments)
+    for _ in range(mu.x.ndim - 2):  # times, and before them any batch of runs
+        of = lambda states, inner=of: jax.lax.map(inner, states)
+    return of(mu)

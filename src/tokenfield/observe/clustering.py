@@ -48,13 +48,14 @@ def clusters(thing: Any, angle: Any = 0.1, *, distance: Any = None) -> Any:
     else:
         reach = check.number("distance", distance, positive=True)
     if isinstance(thing, Trajectory):
+        thing.refuse_batches("clustered")
         return [_clusters(thing[i], reach, distance is None) for i in range(len(thing))]
     return _clusters(thing, reach, distance is None)
 
 
 def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
     w = np.asarray(mu.w)
-    points = np.asarray(mu.directions if angular else mu.x)
+    points = np.asarray(mu.directions if angular else mu.x, np.float64)
     chord = 2 * np.sin(reach / 2) if angular else reach
     labels = _linked(points, chord)
     weights = np.bincount(labels, w)
@@ -72,7 +73,9 @@ def _linked(points: np.ndarray, chord: float, block: int = 1024) -> np.ndarray:
     """Connected components of "closer than chord". Each token meets the still unlabelled ones once, in blocks: O(n²)
     time at worst, O(n · block) memory. A tight cluster is taken in one sweep, so settled states are quick."""
     n = len(points)
+    points = points - points.mean(axis=0)  # distances do not notice, round-off does
     squares = np.sum(points**2, axis=1)
+    doubt = 1e-14 * squares.max()
     labels = np.full(n, -1)
     free = np.arange(n)
     count = 0
@@ -84,6 +87,8 @@ def _linked(points: np.ndarray, chord: float, block: int = 1024) -> np.ndarray:
             for start in range(0, len(frontier), block):
                 some = frontier[start : start + block]
                 gap = squares[some, None] + squares[free] - 2 * points[some] @ points[free].T
+                for i, j in np.argwhere(abs(gap - chord**2) <= doubt):  # too close to call from inner products
+                    gap[i, j] = np.sum((points[some[i]] - points[free[j]]) ** 2)
                 near |= np.any(gap <= chord**2, axis=0)
             frontier, free = free[near], free[~near]
             labels[frontier] = count

@@ -19,7 +19,7 @@ def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*tim
     r"""$E_β(μ) = \frac{1}{2β} \iint e^{β\langle x, y\rangle} dμ(x) dμ(y)$  [rigollet2025, equation (3)].
 
     It increases along USA, with dE/dt = ∫|v|² dμ, and along SA. With `scaled=True` it is multiplied by e^{-β}, which
-    goes with the clock of `usa(beta, scaled=True)` and is finite for every β; one cluster then has the value 1/(2β).
+    goes with the clock of `usa(beta, scaled=True)`; on the sphere it is finite for β ≥ 0, and one cluster has the value 1/(2β).
     At β = 0, where the formula is a constant plus O(β), that constant 1/(2β) is left out: E_0 = |∫ x dμ|²/2.
 
     >>> round(float(energy(Tokens([[1.0, 0.0]]), beta=2.0)), 6)          # e²/4
@@ -43,8 +43,11 @@ def _energy(mu: Tokens, beta: Float[Array, ""], scaled: bool) -> Float[Array, ""
 
 
 def energy_beta(run: Trajectory) -> float | None:
-    """The β whose energy a run climbs: that of softmax or unnormalized attention with a constant, positive one."""
+    """The β whose energy a run climbs: that of softmax or unnormalized attention with a constant, positive one and no
+    matrices."""
     attention = None if run.flow is None else run.flow.attention
     if not isinstance(attention, Softmax | Unnormalized) or not eqx.is_array(attention.beta):
+        return None
+    if any(getattr(attention, name) is not None for name in "QKVA"):
         return None
     return float(attention.beta) if float(attention.beta) > 0 else None

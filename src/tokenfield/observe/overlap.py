@@ -46,10 +46,9 @@ def overlap_histogram(thing: Any, bins: Any = 100) -> Histogram:
     edges = np.linspace(-1, 1, bins + 1)
     mu = states(thing)
     _two(mu)
-    if mu.x.ndim == 2:
-        return Histogram(_share(np.asarray(mu.directions), np.asarray(mu.w), edges), edges)
-    rows = zip(np.asarray(mu.directions), np.asarray(mu.w), strict=True)
-    return Histogram(np.stack([_share(θ, w, edges) for θ, w in rows]), edges)
+    θ, w = np.asarray(mu.directions), np.asarray(mu.w)
+    shares = [_share(*pair, edges) for pair in zip(θ.reshape(-1, mu.n, mu.d), w.reshape(-1, mu.n), strict=True)]
+    return Histogram(np.reshape(shares, (*θ.shape[:-2], bins)), edges)
 
 
 def _share(θ: np.ndarray, w: np.ndarray, edges: np.ndarray, block: int = 512) -> np.ndarray:
@@ -73,7 +72,7 @@ def mean_overlap(thing: Any) -> Float[Array, "*time"]:
     mu = states(thing)
     _two(mu)
     alone = jnp.sum(mu.w**2, axis=-1)
-    return (jnp.sum(mu.at(mu.directions).mean ** 2, axis=-1) - alone) / (1 - alone)
+    return (jnp.sum(mu.at(mu.directions).mean ** 2, axis=-1) - alone) / jnp.sum(mu.w * (1 - mu.w), axis=-1)
 
 
 def order_parameter(thing: Any) -> Float[Array, "*time"]:

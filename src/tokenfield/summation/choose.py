@@ -15,6 +15,6 @@ def choose(summation: Any = None) -> AbstractSummation:
         return summation
     if summation is None:
         return Dense()
-    if summation not in KINDS:
+    if not isinstance(summation, str) or summation not in KINDS:
         raise InputError(f"Unknown summation {summation!r}. {suggest(summation, KINDS)}")
     return KINDS[summation]()

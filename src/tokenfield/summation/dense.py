@@ -128,6 +128,7 @@ class Dense(AbstractSummation):
                 some = some & (jnp.max(τ) >= jnp.min(σ) - self.window)
             return lax.cond(some, lambda: pairs(q, k, values, σ, τ), lambda: nothing(q))
 
+        @jax.checkpoint  # nor the partial sums of every block of keys
         def one_block_of_queries(block):
             q, σ = block[:, :-1], block[:, -1]
             sums = against(q, σ, jax.tree.map(lambda part: part[0], parts))

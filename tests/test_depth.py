@@ -1,0 +1,164 @@
+"""Discrete layers, and parameters that change with depth."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tokenfield as tkf
+from tokenfield.errors import InputError
+
+SPHERE = tkf.Tokens.uniform_sphere(n=10, d=3, seed=2)
+NORMS = [
+    tkf.Free(),
+    tkf.Rescaled(),
+    tkf.PostLN(),
+    tkf.PreLN(),
+    tkf.PeriLN(),
+    tkf.MixLN(0.5),
+    tkf.NGPT(0.7),
+    tkf.SqrtScaling(),
+]
+
+
+@pytest.mark.parametrize("norm", NORMS, ids=lambda n: type(n).__name__)
+def test_layers_converge_to_the_flow_at_first_order(norm):
+    flow = tkf.Flow(
+        tkf.Softmax(2.0, V=0.8), norm, mlp=tkf.MLP.random(3, 6, around=isinstance(norm, tkf.Rescaled), seed=1)
+    )
+    exact = tkf.evolve(flow, SPHERE, t=1.0, save=1, rtol=1e-10).final.x
+    depths = np.array([16, 32, 64, 128, 256])
+    errors = [np.max(abs(tkf.layers(flow, SPHERE, int(k), 1 / k, save=1).final.x - exact)) for k in depths]
+    slope = np.polyfit(np.log(1 / depths), np.log(errors), 1)[0]
+    assert 0.9 < slope < 1.15, errors
+
+
+def ln(x):
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def attend(x, beta=2.0):
+    k = np.exp(beta * x @ x.T)
+    return k / k.sum(1, keepdims=True) @ x
+
+
+@pytest.mark.parametrize(
+    ("norm", "layer"),
+    [
+        (tkf.Free(), lambda x, t: x + 0.5 * attend(x)),
+        (tkf.PostLN(), lambda x, t: ln(x + 0.5 * attend(x))),
+        (tkf.PreLN(), lambda x, t: x + 0.5 * attend(ln(x))),
+        (tkf.PeriLN(), lambda x, t: x + 0.5 * ln(attend(ln(x)))),
+        (tkf.MixLN(0.7), lambda x, t: ln(x + 0.5 * attend(ln(x))) if t <= 0.7 else x + 0.5 * attend(ln(x))),
+        (tkf.NGPT(0.3), lambda x, t: ln(x + 0.5 * 0.3 * ln(attend(x)))),
+        (tkf.SqrtScaling(), lambda x, t: ln(x + 0.5 / np.sqrt(t + 1) * attend(x))),
+    ],
+    ids=["free", "post", "pre", "peri", "mix", "ngpt", "sqrt"],
+)
+def test_layers_are_the_layers_of_the_literature(norm, layer):
+    run = tkf.layers(tkf.Flow(tkf.Softmax(2.0), norm), SPHERE, depth=6, step=0.5)
+    x = np.asarray(SPHERE.x)
+    for k in range(6):
+        x = layer(x, 0.5 * k)
+        assert np.allclose(run.x[k + 1], x, atol=1e-13)
+    assert run.times.tolist() == [0.5 * k for k in range(7)] and run.status is tkf.Status.COMPLETED
+
+
+def test_every_layer_its_own_weights():
+    Q, K, V = (tkf.PerLayer.gaussian(5, 3, 3, seed=s) for s in range(3))
+    run = tkf.layers(tkf.sa(1.5, Q=Q, K=K, V=V), SPHERE, depth=5)
+    x = np.asarray(SPHERE.x)
+    for q, k, v in zip(Q.values, K.values, V.values, strict=True):
+        kernel = np.exp(1.5 * (x @ q.T) @ (x @ k.T).T)
+        x = ln(x + kernel / kernel.sum(1, keepdims=True) @ x @ v.T)
+    assert np.allclose(run.final.x, x, atol=1e-12)
+    assert np.allclose(
+        tkf.layers(tkf.sa(1.5, Q=Q.values, K=K.values, V=V.values), SPHERE, 5, save=2).final.x, x, atol=1e-12
+    )
+    with pytest.raises(InputError, match="parameters for 5 layers, but depth = 6"):
+        tkf.layers(tkf.sa(1.5, Q=Q, K=K, V=V), SPHERE, depth=6)
+
+
+def test_random_ensembles_by_vmap():
+    final = lambda Q: tkf.layers(tkf.sa(1.5, Q=tkf.PerLayer(Q)), SPHERE, 5, save=1).final.x
+    Qs = jnp.stack([tkf.PerLayer.gaussian(5, 3, 3, seed=s).values for s in range(4)])
+    assert jax.vmap(final)(Qs).shape == (4, 10, 3)
+    assert np.all(np.isfinite(jax.grad(lambda Q: jnp.sum(final(Q) ** 3))(Qs[0])))
+
+
+def test_layers_that_overflow_keep_what_was_computed():
+    run = tkf.layers(tkf.Flow(tkf.Linear(1.0)), tkf.Tokens.gaussian(5, 2, seed=0), depth=40)
+    assert run.status is tkf.Status.BLOW_UP and np.all(np.isfinite(run.x)) and 2 < len(run) < 41
+
+
+def test_parameters_as_functions_of_time():
+    """β(t) = 9/(1+t), V = cos(t) I, two tokens on the circle: φ̇ = -2 cos(t) sin φ e^{β cos φ}/(e^β + e^{β cos φ})."""
+    from scipy.integrate import solve_ivp
+
+    x = [[1.0, 0.0], [np.cos(2.0), np.sin(2.0)]]
+    run = tkf.evolve(tkf.sa(lambda t: 9 / (1 + t), V=lambda t: jnp.cos(t)), tkf.Tokens(x), t=1.5, save=2, rtol=1e-10)
+
+    def rate(t, φ):
+        β = 9 / (1 + t)
+        return -2 * np.cos(t) * np.sin(φ) * np.exp(β * np.cos(φ)) / (np.exp(β) + np.exp(β * np.cos(φ)))
+
+    φ = solve_ivp(rate, (0, 1.5), [2.0], method="DOP853", rtol=1e-12, atol=1e-13).y[0, -1]
+    assert np.arccos(float(run.final.x[0] @ run.final.x[1])) == pytest.approx(φ, abs=1e-8)
+    assert "beta(t)" in str(run.flow)
+
+
+def test_one_value_a_layer_in_the_flow():
+    """evolve holds each layer's value for one unit of time, and steps exactly onto the changes."""
+    run = tkf.evolve(tkf.sa(tkf.PerLayer([1.0, 6.0, 3.0])), SPHERE, t=3.0, save=4, rtol=1e-10)
+    mu = SPHERE
+    for beta in (1.0, 6.0, 3.0):
+        mu = tkf.evolve(tkf.sa(beta), mu, t=1.0, save=2, rtol=1e-10).final
+    assert np.max(abs(run.final.x - mu.x)) < 1e-8
+    assert np.array_equal(tkf.evolve(tkf.sa([1.0, 6.0, 3.0]), SPHERE, t=3.0, save=4, rtol=1e-10).x, run.x)
+    assert "3 layers" in str(run.flow)
+
+
+def test_mlp_blocks():
+    x = np.asarray(SPHERE.x)
+    relu = tkf.MLP(W1=2.0, b1=[0.1, -0.2, 0.0], W2=-1.0, b2=[1.0, 0.0, 0.0], activation="relu")
+    assert np.allclose(relu(SPHERE.x), -np.maximum(2 * x + [0.1, -0.2, 0.0], 0) + [1.0, 0, 0])
+    gelu = tkf.MLP(activation="gelu", around=True)
+    field = tkf.Softmax(2.0)(SPHERE)
+    assert np.allclose(tkf.velocity(tkf.Flow(tkf.Softmax(2.0), mlp=gelu), SPHERE), gelu(field))
+
+
+GRADIENTS = {
+    "softmax": tkf.Softmax(1.3, Q=0.9, V=0.8),
+    "unnormalized": tkf.Unnormalized(0.7, K=0.9),
+    "l2": tkf.L2(0.8, Q=0.9),
+    "sinkhorn": tkf.Sinkhorn(1.1, Q=0.9, V=0.8, tolerance=1e-13),
+    "sigmoid": tkf.Sigmoid(1.2, b=-0.3),
+    "linear": tkf.Linear(0.9, V=0.7),
+    "relu": tkf.ReLU(0.9, V=0.7),
+    "hardmax": tkf.Hardmax(V=0.7),
+    "additive": tkf.Additive(W=np.eye(3) * 0.5, U=np.ones((3, 3)) * 0.2, v=[1.0, -0.5, 0.3], V=0.9),
+    "heads": tkf.MultiHead([tkf.Softmax(1.0), tkf.L2(0.5)], output=np.ones((3, 6)) * 0.3),
+    "causal": tkf.Causal(tkf.Softmax(1.2), alibi=0.4, rotary=2.0),
+    "mean-shift": tkf.MeanShift(0.8),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_every_attention(name):
+    """With respect to every parameter and the tokens, against central differences; and vmap over them."""
+    probe = np.random.default_rng(0).normal(size=(10, 3))
+    direction = np.random.default_rng(1).normal(size=(10, 3))
+    leaves, structure = jax.tree.flatten(GRADIENTS[name])
+    real = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+    def value(h, i):
+        moved = [leaf + h if j == i else leaf for j, leaf in enumerate(leaves)]
+        mu = tkf.Tokens(SPHERE.x + (h * direction if i is None else 0.0))
+        return jnp.sum(jax.tree.unflatten(structure, moved)(mu) * probe)
+
+    for i in [None, *real]:
+        slope = float(jax.grad(value)(0.0, i))
+        h = 1e-5
+        assert slope == pytest.approx(float(value(h, i) - value(-h, i)) / (2 * h), rel=1e-5, abs=1e-7), i
+    batch = jax.vmap(lambda h: value(h, real[0]))(jnp.array([0.0, 0.1]))
+    assert np.allclose(batch, [value(0.0, real[0]), value(0.1, real[0])], atol=1e-10)
