@@ -34,6 +34,7 @@ bench: setup
 
 docs: setup
 	$(BIN)/python docs/make_figures.py
+	$(BIN)/python docs/models.py
 
 clean:
 	rm -rf .venv out .pytest_cache .ruff_cache

@@ -28,3 +28,48 @@ def test_citations_are_in_the_bibliography(path):
     keys = set(re.findall(r"@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")))
     for key in re.findall(r"\[([a-z]+\d{4})[,\]]", path.read_text(encoding="utf-8")):
         assert key in keys
+
+
+def test_extending_runs_as_it_stands(monkeypatch):
+    import numpy as np
+
+    from tokenfield import attention, spec
+
+    monkeypatch.setattr(attention, "KINDS", dict(attention.KINDS))
+    names = {}
+    scripts = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    for script in scripts:
+        exec(script, names)
+    kernel = scripts[0].split("class Rational")[1]
+    assert len(kernel.strip().splitlines()) <= 30
+    mu, P = names["mu"], np.asarray(names["P"])
+    gap = np.sum((np.asarray(mu.x)[:, None] - np.asarray(mu.x)) ** 2, axis=2)
+    direct = 1 / (1 + 20.0 * gap)
+    assert np.allclose(P, direct / direct.sum(1, keepdims=True), atol=1e-12)
+    assert names["run"].status.ok and names["causal"].status.ok and names["two"](mu).shape == (50, 3)
+    spec._attention_union.cache_clear()
+    spec._model.cache_clear()
+    try:
+        described = spec.Spec.from_dict(
+            {
+                "measure": {"kind": "orthonormal", "n": 3},
+                "flow": {"attention": {"kind": "rational", "beta": 2.0}, "normalization": {"kind": "free"}},
+                "layers": {"depth": 2},
+            }
+        )
+        assert type(described.flow().attention).__name__ == "Rational"
+    finally:
+        spec._attention_union.cache_clear()
+        spec._model.cache_clear()
+
+
+def test_every_model_is_on_its_page():
+    from tokenfield import attention, normalization
+
+    page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    for cls in [*attention.KINDS.values(), *normalization.KINDS.values()]:
+        assert f"| {cls.__name__} |" in page
+    for image in re.findall(r"\]\((images/[^)]+)\)", page):
+        assert (ROOT / "docs" / image).exists()

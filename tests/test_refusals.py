@@ -179,6 +179,55 @@ REFUSED = {
         lambda: tkf.evolve(SA, MU, 1.0, adjoint="backwards"),
         r"Unknown adjoint 'backwards'.*Known: forward, reverse",
     ),
+    # combinations and blocks
+    "no heads": (lambda: tkf.MultiHead([]), r"MultiHead takes a list of at least one attention"),
+    "heads of another width": (
+        lambda: tkf.velocity(tkf.Flow(tkf.MultiHead([tkf.Softmax(V=np.ones((2, 3)))])), MU),
+        r"Heads that are summed must return tokens.*give MultiHead an output matrix",
+    ),
+    "a narrow V alone": (
+        lambda: tkf.velocity(tkf.Flow(tkf.Softmax(V=np.ones((2, 3)))), MU),
+        r"`V` must have shape \(d, d\) = \(3, 3\) to move tokens, but the field has 2 entries",
+    ),
+    "causal of a number": (lambda: tkf.Causal(9.0), r"Causal wraps an attention.*but got float"),
+    "negative window": (lambda: tkf.Causal(tkf.Softmax(), window=-1.0), r"`window` must not be negative"),
+    "alibi of L2": (lambda: tkf.Causal(tkf.L2(), alibi=1.0)(MU), r"ALiBi and rotary scores go with softmax"),
+    "query without position": (
+        lambda: tkf.Causal(tkf.Softmax())(MU, X[0]),
+        r"needs their positions: attention\(mu, x, s=",
+    ),
+    "position without mask": (lambda: tkf.Softmax()(MU, X[0], s=0.5), r"matter to Causal attention only"),
+    "P that is not stochastic": (lambda: tkf.krause([[0.5, 0.6], [0.5, 0.5]]), r"`P` must be row-stochastic"),
+    "P of another size": (lambda: tkf.velocity(tkf.krause([[1.0]]), MU), r"P links 1 tokens"),
+    "alpha zero": (lambda: tkf.NGPT(0.0), r"`alpha` must be positive, but is 0"),
+    "gain of another size": (
+        lambda: tkf.velocity(tkf.Flow(tkf.Softmax(), tkf.PostLN(gain=[1.0, 2.0])), MU),
+        r"`gain` must have shape \(d,\) = \(3,\)",
+    ),
+    "unknown activation": (lambda: tkf.MLP(activation="swish"), r"Unknown activation 'swish'.*Known: gelu, relu, tanh"),
+    "MLP of another size": (
+        lambda: tkf.velocity(tkf.Flow(tkf.Softmax(), mlp=tkf.MLP(W1=np.ones((4, 2)))), MU),
+        r"`W1` must have shape",
+    ),
+    "added MLP, rescaled": (
+        lambda: tkf.velocity(tkf.Flow(tkf.Softmax(), tkf.Rescaled(), mlp=tkf.MLP()), MU),
+        r"does not commute with e\^\{tV\}",
+    ),
+    "Fisher-Rao without beta": (
+        lambda: tkf.velocity(tkf.Flow(tkf.L2(), reweighting=tkf.FisherRao()), MU),
+        r"takes its β from attention",
+    ),
+    "layers of nothing": (lambda: tkf.layers(SA, MU, 0), r"`depth` must be at least 1"),
+    "layers of an attention": (lambda: tkf.layers(tkf.Softmax(), MU, 3), r"needs a Flow first"),
+    "velocity of an attention": (lambda: tkf.velocity(tkf.Softmax(), MU), r"needs a Flow first.*but got a Softmax"),
+    "a vector of stops": (
+        lambda: tkf.evolve(SA, MU, 1.0, until=lambda t, mu: mu.x[0] > 0),
+        r"`until` must return one true or false",
+    ),
+    "times too close for float32": (
+        lambda: tkf.evolve(SA, tkf.Tokens(np.eye(3, dtype=np.float32)), (1e8, 1e8 + 1)),
+        r"too close together for float32",
+    ),
     # observables
     "observe an array": (
         lambda: observe.mean_overlap(X),

@@ -186,3 +186,73 @@ def test_unreadable_specs(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(SpecError, match="it is not text"):
         Spec.load(tmp_path / "binary.toml")
+
+
+KINDS = {
+    "softmax": {"Q": 1.0},
+    "unnormalized": {"scaled": True},
+    "l2": {"beta": 0.5},
+    "sinkhorn": {"tolerance": 1e-9, "iterations": 2000},
+    "sigmoid": {"b": -1.0},
+    "linear": {"A": [[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]]},
+    "relu": {"V": 0.5},
+    "hardmax": {},
+    "additive": {"W": 1.0, "U": 1.0, "v": [1.0, 0.5, 0.2]},
+    "multi_head": {"heads": [{"kind": "softmax", "beta": 2.0}, {"kind": "causal", "attention": {"kind": "l2"}}]},
+    "causal": {"attention": {"kind": "softmax", "beta": [1.0, 2.0, 3.0]}, "window": 0.5, "alibi": 1.0, "rotary": 4.0},
+    "krause": {"P": [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]]},
+    "mean_shift": {"data": [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]},
+}
+NORMALIZATIONS = {
+    "free": {},
+    "rescaled": {},
+    "post_ln": {"gain": [1.0, 2.0, 1.0]},
+    "pre_ln": {},
+    "peri_ln": {},
+    "mix_ln": {"tau": 0.5},
+    "ngpt": {"alpha": 0.5},
+    "sqrt_scaling": {},
+}
+
+
+def described(attention, normalization, **more):
+    return {
+        "measure": {"kind": "orthonormal", "n": 3},
+        "flow": {"attention": attention, "normalization": normalization, **more},
+        "layers": {"depth": 2, "step": 0.5},
+    }
+
+
+def test_every_kind_has_a_spec_and_survives_the_disk(tmp_path):
+    from tokenfield import attention, config, normalization
+
+    assert set(KINDS) == set(attention.KINDS) and set(NORMALIZATIONS) == set(normalization.KINDS)
+    cases = [({"kind": kind, **extra}, {"kind": "free"}) for kind, extra in KINDS.items()]
+    cases += [({"kind": "softmax"}, {"kind": kind, **extra}) for kind, extra in NORMALIZATIONS.items()]
+    for one, other in cases:
+        spec = Spec.from_dict(described(one, other))
+        flow = spec.flow()
+        assert type(flow.attention) is attention.KINDS[one["kind"]]
+        assert type(flow.normalization) is normalization.KINDS[other["kind"]]
+        assert str(config.decode(config.encode(flow))) == str(flow)
+    run = Spec.from_dict(described({"kind": "causal", **KINDS["causal"]}, {"kind": "pre_ln"})).run()
+    run.save(tmp_path / "run.zarr")
+    assert str(tkf.Trajectory.load(tmp_path / "run.zarr").flow) == str(run.flow)
+
+
+def test_blocks_and_layers_in_a_spec(write):
+    text = GOOD.replace("[time]\nend = 3.0\nsave = 7\n", "[layers]\ndepth = 4\nstep = 0.25\n")
+    text += '\n[flow.mlp]\nactivation = "relu"\naround = true\n\n[flow.reweighting]\nrate = 2.0\n'
+    run = Spec.load(write(text)).run()
+    assert run.times.tolist() == [0, 0.25, 0.5, 0.75, 1.0] and run.flow.mlp.around
+    assert float(run.flow.reweighting.rate) == 2 and "4 layers" in str(run)
+    with pytest.raises(SpecError, match=r"either \[time\], for a flow, or \[layers\]"):
+        Spec.load(write(GOOD + "\n[layers]\ndepth = 4\n"))
+
+
+def test_mistakes_inside_heads_are_told():
+    bad = {"kind": "multi_head", "heads": [{"kind": "softmax", "betta": 2.0}]}
+    with pytest.raises(SpecError, match=r"betta: there is no such field\. Did you mean 'beta'"):
+        Spec.from_dict(described(bad, {"kind": "free"}))
+    with pytest.raises(SpecError, match=r"unknown value 'sofmax'"):
+        Spec.from_dict(described({"kind": "causal", "attention": {"kind": "sofmax"}}, {"kind": "free"}))

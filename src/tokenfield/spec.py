@@ -89,14 +89,13 @@ _READ_AS: dict[str, Any] = {
 
 def _nested(value: dict[str, Any]) -> dict[str, Any]:
     """An attention inside another, checked like one that stands alone."""
+    union = _attention_union()
     try:
-        return pydantic.TypeAdapter(_attention_union()).validate_python(value).model_dump(exclude_none=True)
+        return pydantic.TypeAdapter(union).validate_python(value).model_dump(exclude_none=True)
     except pydantic.ValidationError as error:
-        told = (
-            _mistake(value, mistake, lambda where, what: f"{'.'.join(map(str, where))}: {what}")
-            for mistake in error.errors()
-        )
-        raise ValueError(" ".join(told).removesuffix(".")) from None
+        tell = lambda where, what: f"{'.'.join(map(str, where))}: {what}"
+        told = " ".join(_mistake(value, mistake, tell, union) for mistake in error.errors())
+        raise ValueError(told.removesuffix(".")) from None
 
 
 _READ_AS["attention"] = Annotated[dict[str, Any], pydantic.AfterValidator(_nested)]
@@ -210,7 +209,7 @@ def _kind_model(kind: str, make: Callable, named: bool = True) -> type[Section]:
 def _read_as(annotation: Any) -> Any:
     if get_origin(annotation) is Annotated and get_args(annotation)[1] in _READ_AS:
         return _READ_AS[get_args(annotation)[1]]
-    return annotation
+    return Any if annotation is inspect.Parameter.empty else annotation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -381,12 +380,12 @@ def _absolute(part: Any, folder: Path) -> Any:
     return str((folder / part).resolve()) if isinstance(part, str) and part.endswith((".npy", ".npz")) else part
 
 
-def _mistake(data: dict[str, Any], mistake: Any, blame: Any) -> str:
+def _mistake(data: dict[str, Any], mistake: Any, blame: Any, root: Any = None) -> str:
     """One of pydantic's errors in our words: where, what was expected, what came."""
     where, section = _where(data, mistake["loc"])
     match mistake["type"]:
         case "extra_forbidden":
-            known = _known_fields(where[:-1], section)
+            known = _known_fields(where[:-1], section, root)
             return blame(where, f"there is no such field. {suggest(where[-1], known)}")
         case "missing":
             return blame(where, "this field is missing.")
@@ -424,15 +423,21 @@ def _holds(place: Any, key: str | int) -> bool:
     return (isinstance(place, dict) and key in place) or (isinstance(place, list) and isinstance(key, int))
 
 
-def _known_fields(where: tuple[str | int, ...], section: Any) -> list[str]:
+def _known_fields(where: tuple[str | int, ...], section: Any, root: Any = None) -> list[str]:
     """The fields that a section could have."""
-    model: Any = _model()
+    kind = section.get("kind") if isinstance(section, dict) else None
+    model = _member(_model() if root is None else root, kind)
     for key in where:
-        model = model.model_fields[key].annotation
-        members = [m for m in get_args(model) if isinstance(m, type) and m is not type(None)] or [model]
-        kind = section.get("kind") if isinstance(section, dict) else None
-        model = next((m for m in members if m.__name__ == kind), members[0])
+        model = _member(model.model_fields[str(key)].annotation, kind)
     return list(model.model_fields)
+
+
+def _member(model: Any, kind: str | None) -> Any:
+    """The model of this kind, where there are several."""
+    if get_origin(model) is Annotated:
+        model = get_args(model)[0]
+    members = [part for part in get_args(model) if isinstance(part, type) and part is not type(None)] or [model]
+    return next((part for part in members if part.__name__ == kind), members[0])
 
 
 def _override(data: dict[str, Any], change: str) -> tuple[str, ...]:
