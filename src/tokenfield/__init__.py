@@ -51,11 +51,12 @@ _HOME = {
     "tokenfield.trajectory": ["Trajectory"],
     "tokenfield.spec": ["Spec"],
 }
-_MODULES = ["observe"]
+_MODULES = ["errors", "observe"]
 _NAMES = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [*_NAMES, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from tokenfield import errors as errors
     from tokenfield import observe as observe
     from tokenfield.attention import L2 as L2
     from tokenfield.attention import Additive as Additive

@@ -13,7 +13,8 @@ from tokenfield.summation import AbstractSummation
 class Sigmoid(AbstractDotProduct):
     r"""$\Gamma_\mu(x) = \int \sigma(\beta\langle Qx, Ky\rangle + b)\, V y \, d\mu(y)$  [castin2025].
 
-    The offset b is as sigmoid attention is used, e.g. b = -log n. Solutions in R^d may blow up.
+    The offset b is as sigmoid attention is used, e.g. b = -log n. The kernel is below 1, so solutions in R^d are global:
+    |x(t)| ≤ R₀ e^{t‖V‖}, as for softmax.
 
     >>> Sigmoid(beta=0.0)(Tokens([[1.0, 0.0], [0.0, 1.0]])).tolist()
     [[0.25, 0.25], [0.25, 0.25]]

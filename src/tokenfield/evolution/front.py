@@ -47,7 +47,8 @@ def evolve(
     - `t`: the end time (from 0), or a pair (start, end).
     - `save`: how many states to keep, equally spaced and both ends included; or an increasing array of times.
     - `until`: stop early where `until(t, mu)` turns true, e.g. `until=tkf.collapsed` or your own function written with
-      jax.numpy. The time is located inside the step (under jit, grad and vmap: at the end of the step).
+      jax.numpy. The time is located inside the step (under jit, grad and vmap: at the end of the step). Give the same
+      function object again to reuse the compiled program.
     - `solver`: "tsit5", "dopri5", "dopri8", "kvaerno5" (implicit), or an adaptive Diffrax solver.
     - `rtol`, `atol`: every step keeps the error of every token below atol + rtol·|x_i|; 1e-6 (in float32, 1.2e-5)
       and rtol/1000 by default.

@@ -81,6 +81,7 @@ class Problem(eqx.Module):
 
 @eqx.filter_jit
 def explodes(p: Problem, t: Float[Array, ""], y: State, memory: Any) -> Bool[Array, ""]:
-    """Whether steps shrank because the solution runs away: its speed is out of all proportion to its time and size."""
-    speed = jnp.max(jnp.abs(p.term.vf(t, y, memory)))
-    return ~(speed * (t - p.t0) < 1e6 * jnp.max(jnp.abs(y)))
+    """Whether steps shrank because the solution runs away: its speed is out of all proportion to its time and size, or
+    its size has reached the end of the range of numbers."""
+    speed, size = jnp.max(jnp.abs(p.term.vf(t, y, memory))), jnp.max(jnp.abs(y))
+    return ~(speed * (t - p.t0) < 1e6 * size) | (size > jnp.finfo(y.dtype).max ** 0.95)
