@@ -17,10 +17,10 @@ demo: setup
 	$(BIN)/tokenfield demo --out out/demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-full: setup
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or not slow'
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow or not slow'
 
 lint: setup
 	$(BIN)/ruff check .

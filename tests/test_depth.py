@@ -1,5 +1,7 @@
 """Discrete layers, and parameters that change with depth."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -151,6 +153,7 @@ def test_gradients_of_every_attention(name):
     leaves, structure = jax.tree.flatten(GRADIENTS[name])
     real = [i for i, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
 
+    @partial(jax.jit, static_argnums=1)
     def value(h, i):
         moved = [leaf + h if j == i else leaf for j, leaf in enumerate(leaves)]
         mu = tkf.Tokens(SPHERE.x + (h * direction if i is None else 0.0))

@@ -20,7 +20,8 @@ def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*tim
 
     It increases along USA, with dE/dt = ∫|v|² dμ, and along SA. With `scaled=True` it is multiplied by e^{-β}, which
     goes with the clock of `usa(beta, scaled=True)`; on the sphere it is finite for β ≥ 0, and one cluster has the value 1/(2β).
-    At β = 0, where the formula is a constant plus O(β), that constant 1/(2β) is left out: E_0 = |∫ x dμ|²/2 (there it has no derivative in β).
+    At β = 0, where the formula is a constant plus O(β), that constant 1/(2β) is left out: E_0 = |∫ x dμ|²/2.
+    (Do not differentiate in β there.)
 
     >>> round(float(energy(Tokens([[1.0, 0.0]]), beta=2.0)), 6)          # e²/4
     1.847264
