@@ -1,6 +1,7 @@
 """One contender of one case, in its own process: prints the median seconds of a warm call, and its error."""
 
 import json
+import os
 import statistics
 import sys
 import time
@@ -118,8 +119,10 @@ def solve_torchdiffeq():
 def main(case: str, contender: str) -> None:
     call, note = globals()[f"{case}_{contender}"]()
     value = call()
-    wanted = reference(start()) if case == "velocity" else exact()
-    error = float(np.max(np.linalg.norm(value - wanted, axis=1)))
+    error = None
+    if not os.environ.get("BENCHMARK_TIMES_ONLY"):
+        wanted = reference(start()) if case == "velocity" else exact()
+        error = float(np.max(np.linalg.norm(value - wanted, axis=1)))
     seconds = []
     began = time.perf_counter()
     while len(seconds) < 5 or (time.perf_counter() - began < 2 and len(seconds) < 200):

@@ -14,7 +14,7 @@ KINDS = [
     "causal softmax",
     "unnormalized",
     "l2",
-    "sinkhorn (10 rounds)",
+    "sinkhorn (to 1e-9)",
     "sigmoid",
     "linear",
     "relu",
@@ -58,7 +58,7 @@ def with_tokenfield() -> dict:
                 tkf.Causal(tkf.Softmax(BETA)),
                 tkf.Unnormalized(BETA),
                 tkf.L2(BETA / 2),
-                tkf.Sinkhorn(BETA, tolerance=1e-30, iterations=10),
+                tkf.Sinkhorn(BETA, tolerance=1e-9),
                 tkf.Sigmoid(BETA),
                 tkf.Linear(BETA),
                 tkf.ReLU(BETA),
@@ -82,9 +82,10 @@ def with_numpy() -> dict:
 
     def sinkhorn():
         k = np.exp(BETA * (x @ x.T - 1))
-        g = np.ones(N)
-        for _ in range(10):
-            g = 1 / (k.T @ (1 / (k @ g)))
+        g, change = np.ones(N), np.inf
+        while change > 1e-9:
+            new = 1 / (k.T @ (1 / (k @ g)))
+            change, g = np.max(abs(new / g - 1)), new
         k = k * g
         return k @ x / k.sum(1, keepdims=True)
 
@@ -121,9 +122,10 @@ def with_torch() -> dict:
 
     def sinkhorn():
         k = torch.exp(BETA * (x @ x.T - 1))
-        g = torch.ones(N, dtype=x.dtype)
-        for _ in range(10):
-            g = 1 / (k.T @ (1 / (k @ g)))
+        g, change = torch.ones(N, dtype=x.dtype), 1.0
+        while change > 1e-9:
+            new = 1 / (k.T @ (1 / (k @ g)))
+            change, g = float(torch.max(abs(new / g - 1))), new
         k = k * g
         return k @ x / k.sum(1, keepdim=True)
 

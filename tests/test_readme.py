@@ -49,8 +49,8 @@ def test_extending_runs_as_it_stands(monkeypatch):
     direct = 1 / (1 + 20.0 * gap)
     assert np.allclose(P, direct / direct.sum(1, keepdims=True), atol=1e-12)
     assert names["run"].status.ok and names["causal"].status.ok and names["two"](mu).shape == (50, 3)
-    spec._attention_union.cache_clear()
-    spec._model.cache_clear()
+    spec.fields.attention_union.cache_clear()
+    spec.fields.spec_model.cache_clear()
     try:
         described = spec.Spec.from_dict(
             {
@@ -61,8 +61,8 @@ def test_extending_runs_as_it_stands(monkeypatch):
         )
         assert type(described.flow().attention).__name__ == "Rational"
     finally:
-        spec._attention_union.cache_clear()
-        spec._model.cache_clear()
+        spec.fields.attention_union.cache_clear()
+        spec.fields.spec_model.cache_clear()
 
 
 def test_every_model_is_on_its_page():

@@ -37,7 +37,7 @@ def tokenfield() -> None:
 @app.command(epilog="Example:  `tokenfield new > spec.toml`")
 def new() -> None:
     """Print a commented spec to start from."""
-    from tokenfield.spec import TEMPLATE
+    from tokenfield.spec.template import TEMPLATE
 
     typer.echo(TEMPLATE, nl=False)
 

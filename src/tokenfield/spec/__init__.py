@@ -1,0 +1,229 @@
+"""One description of a run, in TOML or as a dict: measure, flow, time, output. Bad fields are refused with their line."""
+
+import copy
+import dataclasses
+import functools
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from tokenfield.errors import InputError
+from tokenfield.spec.fields import Layers, Output, Time, mistake_told, spec_model
+from tokenfield.spec.files import numbers, tokens_from_file
+from tokenfield.spec.template import TEMPLATE as TEMPLATE
+
+if TYPE_CHECKING:
+    from tokenfield.flow import Flow
+    from tokenfield.measures import Tokens
+    from tokenfield.trajectory import Trajectory
+
+
+class SpecError(InputError):
+    """A spec that cannot be read or used; one line a mistake."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """A validated description of a run.
+
+    >>> spec = Spec.from_dict({
+    ...     "measure": {"kind": "orthonormal", "n": 8},
+    ...     "flow": {"attention": {"kind": "softmax", "beta": 2.0}, "normalization": {"kind": "post_ln"}},
+    ...     "time": {"end": 5.0, "save": 10},
+    ... })
+    >>> spec.flow()
+    Flow: Softmax(beta=2) attention, PostLN normalization
+    >>> spec.run().x.shape
+    (10, 8, 8)
+    """
+
+    data: dict[str, Any]
+    time: Time | None
+    layers: Layers | None
+    output: Output
+    folder: Path
+    blame: "Callable[[Iterable[str | int], str], str]" = dataclasses.field(repr=False, compare=False)
+
+    @staticmethod
+    def from_dict(data: dict[str, Any], folder: Path | None = None) -> "Spec":
+        """From plain data; file names in it are relative to `folder`."""
+        return _validated(
+            copy.deepcopy(data), folder or Path(), lambda where, what: f"{'.'.join(map(str, where))}: {what}"
+        )
+
+    @staticmethod
+    def load(path: str | Path, overrides: Iterable[str] = ()) -> "Spec":
+        """From a TOML file, with overrides such as "flow.attention.beta=4" on top."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = "it is not text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+            raise SpecError(
+                f"The spec {path} cannot be read: {reason}. `tokenfield new` prints one to start from."
+            ) from None
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            line = re.search(r"line (\d+)", str(error))
+            raise SpecError(f"{path}:{line[1] if line else 'end'}: not valid TOML: {error}.") from None
+        changed = [_override(data, change) for change in overrides]
+        lines = _lines(text)
+
+        def blame(where: Iterable[str | int], what: str) -> str:
+            keys = tuple(str(key) for key in where)
+            if any(keys[: len(change)] == change or change[: len(keys)] == keys for change in changed):
+                return f"--set {'.'.join(keys)}: {what}"
+            line = next((lines[keys[:k]] for k in range(len(keys), 0, -1) if keys[:k] in lines), None)
+            return f"{path}{f':{line}' if line else ''}: {'.'.join(keys)}: {what}"
+
+        return _validated(data, path.parent, blame)
+
+    def measure(self) -> "Tokens":
+        from tokenfield import measures
+
+        with _blaming(self, "measure"):
+            arguments = self._arguments("measure")
+            make = {**measures.KINDS, "file": functools.partial(tokens_from_file, folder=self.folder)}
+            return make[arguments.pop("kind")](**arguments)
+
+    def flow(self) -> "Flow":
+        from tokenfield import config
+        from tokenfield.flow import Flow
+
+        parts = {}
+        for name in self.data["flow"]:
+            with _blaming(self, "flow", name):
+                parts[name] = config.build(self._arguments("flow", name))
+        return Flow(**parts)
+
+    def run(self, *, progress: bool | None = None, watch: Any = None) -> "Trajectory":
+        """Make the measure and the flow, and evolve."""
+        from tokenfield.evolution import collapsed, evolve, layers
+
+        flow, measure, time = self.flow(), self.measure(), self.time
+        with _blaming(self, "flow", "attention"):
+            flow.attention.check(measure.d)
+        with _blaming(self, "flow"):
+            flow.check(measure.d)
+        with _blaming(self, "measure"):
+            flow.settle(measure)
+        with _blaming(self, "time" if time is not None else "layers"):
+            if time is None:
+                assert self.layers is not None
+                run = layers(flow, measure, self.layers.depth, self.layers.step, save=self.layers.save)
+            else:
+                run = evolve(
+                    flow,
+                    measure,
+                    (time.start, time.end),
+                    save=time.saved,
+                    until=collapsed if time.until == "collapsed" else None,
+                    solver=time.solver,
+                    rtol=time.rtol,
+                    atol=time.atol,
+                    max_steps=time.max_steps,
+                    progress=progress,
+                    watch=watch,
+                )
+        return dataclasses.replace(run, provenance=dataclasses.replace(run.provenance, spec=self.data))
+
+    def to_toml(self) -> str:
+        """The spec with every default filled in, as TOML."""
+        import tomli_w
+
+        return tomli_w.dumps(self.data)
+
+    def _arguments(self, *path: str) -> Any:
+        return self._with_files(functools.reduce(lambda data, key: data[key], path, self.data))
+
+    def _with_files(self, part: Any) -> Any:
+        """Names of files replaced by the numbers in them, however deep."""
+        if isinstance(part, dict):
+            words = ("kind", "path", "activation")
+            return {
+                k: numbers(v, self.folder) if isinstance(v, str) and k not in words else self._with_files(v)
+                for k, v in part.items()
+            }
+        return [self._with_files(one) for one in part] if isinstance(part, list) else part
+
+
+class _blaming:
+    """Turn what a constructor refuses into a mistake of the spec, with its line."""
+
+    def __init__(self, spec: Spec, *where: str):
+        self.spec, self.where = spec, where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, InputError) and not isinstance(error, SpecError):
+            named = re.search(r"`(\w+)`", str(error))
+            where = (*self.where, named[1]) if named else self.where
+            raise SpecError(self.spec.blame(where, str(error))) from None
+
+
+def _validated(data: dict[str, Any], folder: Path, blame: Any) -> Spec:
+    try:
+        model: Any = spec_model().model_validate(data)
+    except pydantic.ValidationError as error:
+        raise SpecError("\n".join(mistake_told(data, mistake, blame) for mistake in error.errors())) from None
+    if (model.time is None) == (model.layers is None):
+        raise SpecError(
+            blame(
+                ("time",),
+                "this field is missing: a spec has either [time], for a flow, or [layers], for discrete depth.",
+            )
+        )
+    return Spec(
+        _absolute(model.model_dump(exclude_none=True), folder), model.time, model.layers, model.output, folder, blame
+    )
+
+
+def _absolute(part: Any, folder: Path) -> Any:
+    """Names of files from anywhere: a spec that is written elsewhere still finds them."""
+    if isinstance(part, dict):
+        return {key: _absolute(value, folder) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_absolute(one, folder) for one in part]
+    return str((folder / part).resolve()) if isinstance(part, str) and part.endswith((".npy", ".npz")) else part
+
+
+def _override(data: dict[str, Any], change: str) -> tuple[str, ...]:
+    """Apply "flow.attention.beta=4" and return its path."""
+    path, equals, text = change.partition("=")
+    keys = tuple(path.strip().split("."))
+    if not equals or not all(keys):
+        raise SpecError(f"--set needs field=value, e.g. --set flow.attention.beta=4, but got {change!r}.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    here = data
+    for key in keys[:-1]:
+        here = here.setdefault(key, {})
+        if not isinstance(here, dict):
+            raise SpecError(f"--set {path}: {key!r} is a value, not a section.")
+    here[keys[-1]] = value
+    return keys
+
+
+def _lines(text: str) -> dict[tuple[str, ...], int]:
+    """The line of every section and field of a TOML text."""
+    found, section = {}, ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
+            section = _keys(header[1])
+            found.setdefault(section, number)
+        elif field := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line):
+            found.setdefault((*section, *_keys(field[1])), number)
+    return found
+
+
+def _keys(dotted: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
