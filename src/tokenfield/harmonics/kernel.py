@@ -37,9 +37,22 @@ def kernel_eigenvalues(beta: Float[Array, ""], d: int, degree: int) -> Eigenvalu
     parts = parts[::-1]  # r_ν / β
     ratio = jnp.concatenate([jnp.ones_like(parts[:1]), jnp.cumprod(beta * parts)])
     slope = jnp.concatenate([jnp.zeros_like(parts[:1]), parts[:1], parts[0] * jnp.cumprod(beta * parts[1:])])
-    dimensions = np.exp(np.minimum(log_dimension(np.arange(len(ratio)), d), 700.0))
-    log_first = jnp.abs(beta) - jnp.log(jnp.sum(dimensions * jnp.abs(ratio)))
-    return Eigenvalues(ratio[: degree + 1], slope[: degree + 1], log_first)
+    growth = np.exp(np.diff(log_dimension(np.arange(len(ratio)), d)))
+    return Eigenvalues(
+        ratio[: degree + 1], slope[: degree + 1], jnp.abs(beta) - _log_series(growth * jnp.abs(beta) * parts)
+    )
+
+
+def _log_series(g: Float[Array, " k"]) -> Float[Array, ""]:
+    """log(1 + g_0 (1 + g_1 (1 + ...))) for g ≥ 0, whatever the size of the sum."""
+
+    def step(log_sum, factor):
+        small = log_sum < 300
+        near = jnp.log1p(factor * jnp.exp(jnp.where(small, log_sum, 0.0)))
+        far = log_sum + jnp.log(jnp.where(small, 1.0, factor))
+        return jnp.where(small, near, far), None
+
+    return lax.scan(step, jnp.zeros_like(g[0]), g[::-1])[0]
 
 
 def log_dimension(l: np.ndarray, d: int) -> np.ndarray:
