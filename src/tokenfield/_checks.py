@@ -97,6 +97,24 @@ def whole(name: str, value: Any, least: int, what: str) -> int:
     return int(value)
 
 
+def covariance(name: str, value: Any, d: int) -> Array:
+    """A symmetric (d, d) matrix without negative eigenvalues, to round-off, made exactly symmetric."""
+    cov = finite(name, real_array(name, value, like="a covariance, shape (d, d)"))
+    if cov.shape != (d, d):
+        raise InputError(f"Argument `{name}` must have shape (d, d) = ({d}, {d}), but has shape {cov.shape}.")
+    if not traced(cov):
+        known = np.asarray(cov, np.float64)
+        slack = (1e-10 if cov.dtype == jnp.float64 else 1e-5) * abs(known).max()
+        if (gap := abs(known - known.T).max()) > slack:
+            raise InputError(
+                f"Argument `{name}` must be symmetric, but {name} and {name}.T differ by {gap:g}. "
+                f"Use ({name} + {name}.T) / 2."
+            )
+        if (least := np.linalg.eigvalsh(known)[0]) < -slack:
+            raise InputError(f"Argument `{name}` must have no negative eigenvalue, but has {least:g}: no law has it.")
+    return 0.5 * (cov + cov.T)
+
+
 def _brief(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

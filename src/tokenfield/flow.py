@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._checks import Scalar
 from tokenfield.attention import AbstractAttention, Krause, MeanShift, Softmax, Unnormalized
 from tokenfield.attention.base import Points, as_dtype, query_points, refuse_overflow
 from tokenfield.blocks import MLP, FisherRao
@@ -18,8 +19,11 @@ from tokenfield.summation import AbstractSummation, choose
 
 
 class Flow(eqx.Module):
-    """How a measure moves: attention makes the field, normalization says how tokens answer it; an MLP and a reweighting
-    may stand beside them.
+    """How a measure moves: attention makes the field, normalization says how tokens answer it; an MLP, a reweighting and
+    noise may stand beside them.
+
+    **Arguments** `attention`, `normalization` (Free when left out), `mlp`, `reweighting`; `kappa`: noise √(2/κ) dW, on the
+    sphere or in R^d as the normalization has it; none when left out  [rigollet2025, section 7].
 
     >>> Flow(Softmax(beta=9.0), PostLN())
     Flow: Softmax(beta=9) attention, PostLN normalization
@@ -29,8 +33,17 @@ class Flow(eqx.Module):
     normalization: AbstractNormalization
     mlp: MLP | None
     reweighting: FisherRao | None
+    kappa: Float[Array, ""] | None
 
-    def __init__(self, attention: Any, normalization: Any = None, *, mlp: Any = None, reweighting: Any = None):
+    def __init__(
+        self,
+        attention: Any,
+        normalization: Any = None,
+        *,
+        mlp: Any = None,
+        reweighting: Any = None,
+        kappa: Scalar = None,
+    ):
         normalization = Free() if normalization is None else normalization
         _require(attention, AbstractAttention, "A Flow starts with an attention such as Softmax(beta=9.0)")
         _require(
@@ -41,6 +54,7 @@ class Flow(eqx.Module):
         if reweighting is not None:
             _require(reweighting, FisherRao, "A Flow's `reweighting` is a FisherRao(rate)")
         self.attention, self.normalization, self.mlp, self.reweighting = attention, normalization, mlp, reweighting
+        self.kappa = _inverse_noise(kappa)
 
     # What solvers call: unchecked and traceable.
 
@@ -84,13 +98,10 @@ class Flow(eqx.Module):
     # The front doors.
 
     def settle(self, mu: Any) -> Tokens:
-        """A start that this flow can move, checked: sizes fit, directions exist where they are needed."""
-        if not isinstance(mu, AbstractMeasure):
-            raise InputError(
-                f"A flow moves a measure such as tokenfield.Tokens, but got {_name(mu)}. For an array x of shape "
-                "(n, d), write Tokens(x)."
-            )
-        assert isinstance(mu, Tokens)
+        """Tokens that this flow can move, checked: sizes fit, directions exist where they are needed."""
+        refuse_non_measures(mu)
+        if not isinstance(mu, Tokens):
+            raise InputError(f"This needs Tokens, but got {_name(mu)}. `evolve` moves every kind of measure.")
         self.check(mu.d)
         return self.normalization.settle(mu)
 
@@ -111,6 +122,8 @@ class Flow(eqx.Module):
 
     def __repr__(self) -> str:
         extra = "".join(f", {describe(part)}" for part in (self.mlp, self.reweighting) if part is not None)
+        if self.kappa is not None:
+            extra += f", noise {_told('kappa', self.kappa)}"
         return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization{extra}"
 
 
@@ -131,29 +144,49 @@ def velocity(flow: Any, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any 
     return refuse_overflow(v.reshape(points.shape), flow.attention)
 
 
-def sa(beta: Any = 1.0, **parameters: Any) -> Flow:
+def refuse_non_measures(mu: Any) -> None:
+    if not isinstance(mu, AbstractMeasure):
+        raise InputError(
+            f"A flow moves a measure such as tokenfield.Tokens, but got {_name(mu)}. For an array x of shape "
+            "(n, d), write Tokens(x)."
+        )
+
+
+def _inverse_noise(kappa: Any) -> Float[Array, ""] | None:
+    if kappa is None:
+        return None
+    number = check.scalar("kappa", kappa)
+    if not check.traced(number) and not float(number) > 0:
+        raise InputError(
+            f"Argument `kappa` must be positive: the noise is √(2/κ) dW. It is {float(number):g}. For no noise, leave it out."
+        )
+    return number
+
+
+def sa(beta: Any = 1.0, *, kappa: Any = None, **parameters: Any) -> Flow:
     r"""Self-attention on the sphere: $\dot x_i = P_{x_i} \sum_j w_j e^{\beta\langle x_i, x_j\rangle} x_j / Z_i$.
 
-    [rigollet2025, equation (SA)]. Q, K, V or A as for `Softmax`.
+    [rigollet2025, equation (SA)]. Q, K, V or A as for `Softmax`; `kappa` adds noise √(2/κ) dW.
 
     >>> sa(9.0)
     Flow: Softmax(beta=9) attention, PostLN normalization
     """
-    return Flow(Softmax(beta, **parameters), PostLN())
+    return Flow(Softmax(beta, **parameters), PostLN(), kappa=kappa)
 
 
-def usa(beta: Any = 1.0, **parameters: Any) -> Flow:
+def usa(beta: Any = 1.0, *, kappa: Any = None, **parameters: Any) -> Flow:
     r"""Unnormalized self-attention on the sphere: $\dot x_i = P_{x_i} \sum_j w_j e^{\beta\langle x_i, x_j\rangle} x_j$.
 
-    [rigollet2025, equation (USA)]; the gradient ascent of the energy E_β. Q, K, V, A, `scaled` as for `Unnormalized`.
+    [rigollet2025, equation (USA)]; the gradient ascent of the energy E_β. Q, K, V, A, `scaled` as for `Unnormalized`;
+    `kappa` adds noise √(2/κ) dW.
 
     >>> usa(9.0, scaled=True)
     Flow: Unnormalized(beta=9, scaled) attention, PostLN normalization
     """
-    return Flow(Unnormalized(beta, **parameters), PostLN())
+    return Flow(Unnormalized(beta, **parameters), PostLN(), kappa=kappa)
 
 
-def kuramoto(coupling: Any = 1.0) -> Flow:
+def kuramoto(coupling: Any = 1.0, *, kappa: Any = None) -> Flow:
     r"""Identical Kuramoto oscillators: $\dot θ_i = -\text{coupling} \sum_j w_j \sin(θ_i - θ_j)$, which is USA at β = 0.
 
     [rigollet2025, section 3.3]. In any dimension; d = 2 is the classical model.
@@ -162,7 +195,7 @@ def kuramoto(coupling: Any = 1.0) -> Flow:
     Flow: Unnormalized(beta=0) attention, PostLN normalization
     """
     coupling = None if isinstance(coupling, int | float) and coupling == 1 else check.scalar("coupling", coupling)
-    return Flow(Unnormalized(0.0, V=coupling), PostLN())
+    return Flow(Unnormalized(0.0, V=coupling), PostLN(), kappa=kappa)
 
 
 def krause(P: Any) -> Flow:

@@ -14,6 +14,7 @@ class Status(enum.IntEnum):
     STALLED = 4
     INTERRUPTED = 5
     UNSOLVED = 6
+    UNRESOLVED = 7
 
     def __str__(self) -> str:
         return self.name
@@ -33,5 +34,7 @@ class Status(enum.IntEnum):
             Status.STALLED: f"cannot reach its tolerance beyond t = {t:.6g}; loosen rtol, or use float64",
             Status.UNSOLVED: f"ended at t = {t:.6g}, where attention's own iteration did not reach its tolerance; give it "
             "more iterations, a larger tolerance or a smaller β",
+            Status.UNRESOLVED: f"is no longer resolved at t = {t:.6g}: the density has become too sharp for its modes; start with "
+            "more of them, or add noise (kappa), or move Tokens",
             Status.INTERRUPTED: f"was interrupted at t = {t:.6g}; what was computed is kept",
         }[self]

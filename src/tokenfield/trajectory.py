@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Provenance:
-    """Where numbers come from: solver, tolerances, the start's constructor and seed, spec, versions, time spent."""
+    """Where numbers come from: solver, tolerances, the start's constructor and seed, the noise's seed, spec, versions,
+    time spent."""
 
     solver: str
     rtol: float
@@ -34,6 +35,7 @@ class Provenance:
     summation: str
     origin: dict[str, Any] | None = None
     spec: dict[str, Any] | None = None
+    noise: int | None = None
     seconds: float = float("nan")
     created: str = dataclasses.field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -59,7 +61,8 @@ class Provenance:
 class Trajectory(eqx.Module):
     """The states of a measure along a flow.
 
-    - `run.times` (T,), `run.x` (T, n, d), `run.states` (a batched measure), `run[i]`, `run.final`, `run.at(t)`
+    - `run.times` (T,), `run.states` (a measure whose arrays have a leading axis of time), `run[i]`, `run.final`, `run.at(t)`
+    - every quantity of the measure, along the run: `run.x` (T, n, d) of tokens, `run.rho`, `run.cov`, `run.entropy`, ...
     - `run.status`, `run.message`, `run.steps`, `run.rejected`, `run.provenance`
     - `run.to_xarray()`, `run.save(path)`, `Trajectory.load(path)`, `run.plot(path)`, `run.animate(path)`
 
@@ -74,7 +77,7 @@ class Trajectory(eqx.Module):
     """
 
     times: Float[Array, "*batch T"]
-    states: Tokens
+    states: Any
     flow: Flow | None
     reached: Float[Array, "*batch"]
     code: Int[Array, "*batch"]
@@ -84,12 +87,15 @@ class Trajectory(eqx.Module):
 
     # Looking
 
-    @property
-    def x(self) -> Float[Array, "*batch T n d"]:
-        return self.states.x
+    def __getattr__(self, name: str) -> Any:
+        """The measure's own quantities, at every saved time."""
+        states = self.__dict__.get("states")
+        if name.startswith("_") or states is None or not hasattr(type(states), name) and name not in states.__dict__:
+            raise AttributeError(f"Neither a run nor its {type(states).__name__} states have {name!r}.")
+        return getattr(states, name)
 
     @property
-    def final(self) -> Tokens:
+    def final(self) -> Any:
         """The last saved state: the end of the run, unless `save` left the end out."""
         return self[-1]
 
@@ -107,15 +113,13 @@ class Trajectory(eqx.Module):
         worst = int(jnp.argmax(jnp.ravel(self.code)))
         return f"The run {self.status.sentence(float(jnp.ravel(self.reached)[worst]))}."
 
-    def __getitem__(self, index: int) -> Tokens:
+    def __getitem__(self, index: int) -> Any:
         """The state at a saved time; of a batch of runs, every member's."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"The run has {len(self)} saved states, but state {index} was asked for.")
-        take = lambda leaf, rest: None if leaf is None else jnp.take(leaf, index % len(self), axis=leaf.ndim - rest)
-        parts = (take(self.states.x, 3), take(self.states.w, 2), take(self.states.s, 2))
-        return eqx.tree_at(lambda mu: (mu.x, mu.w, mu.s), self.states, parts, is_leaf=lambda leaf: leaf is None)
+        return self.states.take(index % len(self))
 
-    def __iter__(self) -> Iterator[Tokens]:
+    def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
     def refuse_batches(self, what: str) -> None:
@@ -127,7 +131,7 @@ class Trajectory(eqx.Module):
     def __len__(self) -> int:
         return self.times.shape[-1]
 
-    def at(self, t: Any) -> Tokens:
+    def at(self, t: Any) -> Any:
         """The state at any time of the run, to the run's own accuracy."""
         from tokenfield.evolution import SOLVERS, evolve
 
@@ -139,6 +143,12 @@ class Trajectory(eqx.Module):
         before = int(np.searchsorted(times, t, side="right")) - 1
         if times[before] == t:
             return self[before]
+        noisy = self.flow is not None and self.flow.kappa is not None and self.provenance.noise is not None
+        if noisy and isinstance(self.states, Tokens):
+            raise InputError(
+                f"t = {t:g} is not a saved time, and noise is not drawn twice alike between saved times. Save that time too: "
+                "evolve(..., save=times)."
+            )
         if self.flow is None or self.provenance.solver not in SOLVERS:
             raise InputError(
                 f"t = {t:g} is not a saved time, and the run does not know its flow and solver to solve it again. "
@@ -164,7 +174,7 @@ class Trajectory(eqx.Module):
     def __repr__(self) -> str:
         if check.traced(self) or self.times.ndim != 1:
             how = "traced" if check.traced(self) else "batched"
-            return f"Trajectory({how}, times {self.times.shape}, x {self.x.shape})"
+            return f"Trajectory({how}, times {self.times.shape}, of {type(self.states).__name__})"
         from tokenfield.story import story
 
         return story(self)
@@ -172,7 +182,8 @@ class Trajectory(eqx.Module):
     # Keeping
 
     def to_xarray(self) -> "xarray.Dataset":
-        """The run as a labelled data set: x(time, token, component), w(time, token), and everything known about it."""
+        """The run as a labelled data set: of tokens x(time, token, component) and w(time, token), of other measures their
+        own arrays; and everything known about it."""
         from tokenfield.store import to_xarray
 
         return to_xarray(self)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
+from tokenfield.measures import Equiangular, Gaussian, Tokens
 from tokenfield.parameters import Parameter, at_time, fits, matrix_parameter, number_parameter
 from tokenfield.summation import AbstractSummation, Dense, choose
 
@@ -51,6 +51,24 @@ class AbstractAttention(eqx.Module):
         """The attention for query points at positions s, where positions matter."""
         raise InputError(f"Positions of query points matter to Causal attention only, not to {type(self).__name__}.")
 
+    # The same attention on other measures. What is not said here cannot be said in closed form, and is refused.
+
+    def gaussian(
+        self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
+    ) -> tuple[Float[Array, " p"], Float[Array, "p j"]]:
+        """On N(m, LLᵀ) the field is affine, Γ(x) = Γ(m) + B (x - m): Γ(m), and B times directions (None: times L)."""
+        raise InputError(
+            f"{type(self).__name__} attention does not keep Gaussians Gaussian: its field is not affine. Softmax, L2, "
+            "Sinkhorn, Linear and MultiHead attention do; for this one, move tokens: Tokens.gaussian(n, d, mean, cov)."
+        )
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """On equiangular tokens the field is Γ(x_i) = p x_i + q Σ_{j≠i} x_j: the pair (p, q)."""
+        raise InputError(
+            f"{type(self).__name__} attention does not keep equiangular tokens equiangular, or not in closed form. Move "
+            "actual tokens instead: Tokens.equiangular(n, rho)."
+        )
+
     # Attention that solves equations of its own may carry a memory from step to step.
 
     def remember(self, mu: Tokens, memory: Any) -> Any:
@@ -68,6 +86,8 @@ class AbstractAttention(eqx.Module):
     def __call__(self, mu: Any, x: Any = None, *, t: Any = 0.0, s: Any = None, summation: Any = None) -> Array:
         """Γ_μ(x); x of shape (m, d), or (d,) for one point, or nothing for the tokens themselves. `t` matters where
         parameters change with depth; `s` gives the positions of the points x to causal attention."""
+        if isinstance(mu, Gaussian):
+            return self._on_gaussian(mu, x, t)
         if not isinstance(mu, Tokens):
             raise InputError(
                 f"Attention acts on a measure such as tokenfield.Tokens, but got {type(mu).__name__}. "
@@ -79,6 +99,14 @@ class AbstractAttention(eqx.Module):
         self._refuse_poor_memory(attention, mu)
         field = attention.field(mu, None if x is None else jnp.atleast_2d(points), choose(summation))
         return refuse_overflow(field if points.ndim == 2 else field[0], attention)
+
+    def _on_gaussian(self, mu: Gaussian, x: Any, t: Any) -> Array:
+        """Γ_μ(x) for μ = N(m, Σ); without x, at the mean."""
+        self.check(mu.d)
+        attention = at_time(as_dtype(self, mu.dtype), check.scalar("t", t))
+        points = mu.mean if x is None else query_points(Tokens(mu.mean[None]), x)
+        middle, slope = attention.gaussian(mu.mean, mu.factor, jnp.atleast_2d(points - mu.mean).T)
+        return (middle + slope.T).reshape(*points.shape[:-1], -1)
 
     def _refuse_poor_memory(self, attention: "AbstractAttention", mu: Tokens) -> None:
         healthy = attention.healthy(attention.remember(mu, None))
@@ -105,6 +133,22 @@ class AbstractDotProduct(AbstractAttention):
     def keys(self, mu: Tokens) -> Float[Array, "n k"]:
         """K y: the side of the score that answers."""
         return apply(self.K, mu.x)
+
+    def score(self, d: int) -> Float[Array, "d d"]:
+        """S = β KᵀQ, so that s(x, y) = <Sx, y>."""
+        return self.beta * square(times(transpose(self.K), self.Q) if self.A is None else self.A, d)
+
+    def coupling(self) -> Float[Array, ""]:
+        """The number β' with s(x, y) = β' <x, y>, where Q, K, V and A are multiples of the identity."""
+        for name in "QKVA":
+            value = getattr(self, name)
+            if value is not None and value.ndim:
+                raise InputError(
+                    f"Here Q, K, V and A must be multiples of the identity, written as numbers, but {name} is a matrix of "
+                    f"shape {value.shape}: it breaks the symmetry. Move actual tokens instead."
+                )
+        number = lambda value: 1.0 if value is None else value
+        return self.beta * number(self.Q) * number(self.K) * number(self.A)
 
     def check(self, d: int) -> int:
         rows = {name: fits(name, getattr(self, name), d) for name in ("Q", "K")}
@@ -136,6 +180,22 @@ def apply(matrix: Array | None, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
     if matrix is None:
         return x
     return matrix * x if matrix.ndim == 0 else x @ matrix.T
+
+
+def transpose(matrix: Array | None) -> Array | None:
+    return None if matrix is None else matrix.T
+
+
+def square(matrix: Array | None, d: int) -> Float[Array, "d d"]:
+    """The matrix written out: None is the identity, a number c is c·I."""
+    if matrix is None:
+        return jnp.eye(d)
+    return matrix if matrix.ndim else matrix * jnp.eye(d, dtype=matrix.dtype)
+
+
+def scale(matrix: Array | None, x: Any) -> Any:
+    """The matrix, which is a multiple of the identity, applied to a number."""
+    return x if matrix is None else matrix * x
 
 
 def times(left: Array | None, right: Array | None) -> Array | None:

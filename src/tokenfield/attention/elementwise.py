@@ -1,11 +1,14 @@
 """Kernels that are a function of the score, pair by pair: sigmoid, linear, ReLU."""
 
+from collections.abc import Callable
+
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
-from tokenfield.measures import Tokens
+from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, scale, times
+from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, number_parameter
 from tokenfield.summation import AbstractSummation
 
@@ -45,6 +48,9 @@ class Sigmoid(AbstractDotProduct):
         kernel = lambda scores: jax.nn.sigmoid(scores + self.b)
         return summation.elementwise(kernel, self.queries(mu, x), self.keys(mu), values, mu.w)
 
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return kernel_pair(self, lambda score: jax.nn.sigmoid(score + self.b), mu)
+
 
 class Linear(AbstractDotProduct):
     r"""$\Gamma_\mu(x) = \int \beta\langle Qx, Ky\rangle V y \, d\mu(y)$, in O(n)  [castin2025]. May blow up in R^d.
@@ -67,6 +73,17 @@ class Linear(AbstractDotProduct):
     ) -> Float[Array, "m p"]:
         return summation.linear(self.queries(mu, x), self.keys(mu), values, mu.w)
 
+    def gaussian(
+        self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
+    ) -> tuple[Float[Array, " p"], Float[Array, "p j"]]:
+        """Γ(x) = V (Σ + mmᵀ) S x."""
+        S, columns = self.score(len(mean)), jnp.column_stack([mean, L if directions is None else directions])
+        moved = L @ (L.T @ (S @ columns)) + jnp.outer(mean, mean @ (S @ columns))
+        return apply(self.V, moved[:, 0]), times(self.V, moved[:, 1:])
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return kernel_pair(self, lambda score: score, mu)
+
 
 class ReLU(AbstractDotProduct):
     r"""$\Gamma_\mu(x) = \int \max(\beta\langle Qx, Ky\rangle, 0)\, V y \, d\mu(y)$  [castin2025]. May blow up in R^d.
@@ -88,3 +105,12 @@ class ReLU(AbstractDotProduct):
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
         return summation.elementwise(jax.nn.relu, self.queries(mu, x), self.keys(mu), values, mu.w)
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return kernel_pair(self, jax.nn.relu, mu)
+
+
+def kernel_pair(attention: AbstractDotProduct, kernel: Callable, mu: Equiangular) -> tuple[Array, Array]:
+    """p = V k(β r²)/n, q = V k(β ρ r²)/n for a kernel of the score alone."""
+    weight = lambda cosine: scale(attention.V, kernel(attention.coupling() * cosine * mu.r**2) / mu.n)
+    return weight(1.0), weight(mu.rho)

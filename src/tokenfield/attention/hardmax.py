@@ -4,8 +4,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix
-from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters
-from tokenfield.measures import Tokens
+from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, scale
+from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
 
@@ -39,3 +39,7 @@ class Hardmax(AbstractDotProduct):
         if mu.n == 1 and x is None:  # nobody else: nothing is seen
             return jnp.zeros_like(values)
         return summation.largest(self.queries(mu, x), self.keys(mu), values, mu.w, alone=x is None)
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """All others tie."""
+        return jnp.zeros_like(mu.r), scale(self.V, 1 / (mu.n - 1))

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractAttention, Points, apply, dot_product_parameters, times
+from tokenfield.attention.base import AbstractAttention, Points, apply, dot_product_parameters, square, times, transpose
+from tokenfield.attention.softmax import Softmax, softmax_pair
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
+from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, fits
 from tokenfield.summation import AbstractSummation
 
@@ -39,6 +41,20 @@ class L2(AbstractAttention):
         q = jnp.concatenate([2 * self.beta * q, jnp.ones((len(q), 1), q.dtype)], axis=1)
         k = jnp.concatenate([k, -self.beta * jnp.sum(k**2, axis=1, keepdims=True)], axis=1)
         return summation.exponential(q, k, values, mu.w).average
+
+    def gaussian(
+        self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
+    ) -> tuple[Float[Array, " p"], Float[Array, "p j"]]:
+        """Γ(x) = V (m + P (Sx - Hm)) with S = 2βKᵀQ, H = 2βKᵀK and P = (Σ⁻¹ + H)⁻¹ = L (I + LᵀHL)⁻¹ Lᵀ, the covariance
+        of the keys that a query sees  [castin2025]."""
+        S, H = (2 * self.beta * square(times(transpose(self.K), M), len(mean)) for M in (self.Q, self.K))
+        inner = jnp.eye(L.shape[1], dtype=L.dtype) + L.T @ H @ L
+        P = lambda y: L @ jax.scipy.linalg.solve(inner, L.T @ y, assume_a="pos")
+        slope = P(S @ (L if directions is None else directions))
+        return apply(self.V, mean + P((S - H) @ mean)), times(self.V, slope)
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return softmax_pair(self.V, 2 * Softmax(self.beta, self.Q, self.K, self.V).coupling(), mu)
 
     def check(self, d: int) -> int:
         if fits("Q", self.Q, d) != fits("K", self.K, d):

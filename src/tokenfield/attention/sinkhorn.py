@@ -10,8 +10,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._checks import Matrix, Scalar, Whole
-from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
-from tokenfield.measures import Tokens
+from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, times
+from tokenfield.attention.softmax import softmax_pair
+from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation, Dense
 
@@ -112,6 +113,20 @@ class Sinkhorn(AbstractDotProduct):
     def _biased(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, "n k"]:
         return jnp.column_stack([self.keys(mu), log_g])
 
+    def gaussian(
+        self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
+    ) -> tuple[Float[Array, " p"], Float[Array, "p j"]]:
+        """The coupling of N(m, Σ) with itself is Gaussian  [castin2025]. In the coordinates x = m + Lξ, M = LᵀSᵀL = U σ Wᵀ
+        and E[η|ξ] = W c Uᵀ ξ with c = (√(1+4σ²) - 1)/2σ, which is Mᵀ 2(I + (I+4MMᵀ)^{1/2})⁻¹ ξ; the mean sees itself."""
+        M = L.T @ self.score(len(mean)).T @ L
+        seen = 2 * L @ M.T @ jnp.linalg.inv(jnp.eye(len(M), dtype=M.dtype) + _root(M @ M.T))
+        slope = seen if directions is None else seen @ (jnp.linalg.pinv(L) @ directions)
+        return apply(self.V, mean), times(self.V, slope)
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """All rows have the same sum, so one normalization makes the kernel doubly stochastic."""
+        return softmax_pair(self.V, self.coupling(), mu)
+
     def remember(self, mu: Tokens, memory: Any) -> Potentials:
         return self.recall(memory).potentials(mu)
 
@@ -127,6 +142,22 @@ class Sinkhorn(AbstractDotProduct):
 def _stop_at(tolerance: float, dtype: Any) -> float:
     """Potentials that move by less than this have marginals to the tolerance; below round-off nothing moves less."""
     return max(tolerance / 4, 50 * float(jnp.finfo(dtype).eps))
+
+
+@jax.custom_jvp
+def _root(N: Float[Array, "k k"]) -> Float[Array, "k k"]:
+    """(I + 4N)^{1/2} for a symmetric N ⪰ 0."""
+    values, vectors = jnp.linalg.eigh(N)
+    return (vectors * jnp.sqrt(1 + 4 * jnp.maximum(values, 0.0))) @ vectors.T
+
+
+@_root.defjvp
+def _root_jvp(primals, tangents):
+    """Ṡ solves SṠ + ṠS = 4Ṅ: in the eigenbasis a division by sums, which equal eigenvalues do not make zero."""
+    values, vectors = jnp.linalg.eigh(primals[0])
+    s = jnp.sqrt(1 + 4 * jnp.maximum(values, 0.0))
+    inside = (vectors.T @ (4 * tangents[0]) @ vectors) / (s[:, None] + s[None, :])
+    return (vectors * s) @ vectors.T, vectors @ inside @ vectors.T
 
 
 def _with_one(q: Float[Array, "m k"]) -> Float[Array, "m k+1"]:

@@ -1,10 +1,12 @@
 """Softmax attention, the kernel of the SA model."""
 
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
-from tokenfield.measures import Tokens
+from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, scale, times
+from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
 
@@ -38,3 +40,20 @@ class Softmax(AbstractDotProduct):
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
         return summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w).average
+
+    def gaussian(
+        self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
+    ) -> tuple[Float[Array, " p"], Float[Array, "p j"]]:
+        """Γ(x) = V (m + ΣSx)  [castin2025]."""
+        S = self.score(len(mean))
+        tilt = lambda x: L @ (L.T @ (S @ x))
+        return apply(self.V, mean + tilt(mean)), times(self.V, tilt(L if directions is None else directions))
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return softmax_pair(self.V, self.coupling(), mu)
+
+
+def softmax_pair(V: Parameter, coupling: Array, mu: Equiangular) -> tuple[Array, Array]:
+    """p : q = 1 : e^{-β(1-ρ)r²} and p + (n-1)q = V  [rigollet2025, section 6.1]; in logarithms, so that n may be 10¹⁶."""
+    others = jnp.log(mu.n - 1) - coupling * mu.gap * mu.r**2
+    return scale(V, jax.nn.sigmoid(-others)), scale(V, jax.nn.sigmoid(others) / (mu.n - 1))

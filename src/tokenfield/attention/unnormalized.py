@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters
-from tokenfield.measures import Tokens
+from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters, scale
+from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
 
@@ -54,3 +54,7 @@ class Unnormalized(AbstractDotProduct):
     ) -> Float[Array, "m p"]:
         sums = summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w)
         return jnp.exp(sums.shift - self.unit)[:, None] * sums.weighted
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        kernel = lambda cosine: scale(self.V, jnp.exp(self.coupling() * cosine * mu.r**2 - self.unit) / mu.n)
+        return kernel(1.0), kernel(mu.rho)

@@ -8,13 +8,13 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield._checks import Attention, Attentions, Matrix, Scalar
-from tokenfield.attention.base import AbstractAttention, Points, apply
+from tokenfield.attention.base import AbstractAttention, Points, apply, times
 from tokenfield.attention.hardmax import Hardmax
 from tokenfield.attention.sinkhorn import Sinkhorn
 from tokenfield.attention.softmax import Softmax
 from tokenfield.attention.unnormalized import Unnormalized
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
+from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, fits, matrix_parameter
 from tokenfield.summation import AbstractSummation, ExponentialSums
 from tokenfield.summation.base import inner
@@ -58,6 +58,22 @@ class MultiHead(AbstractAttention):
     def matrix(self, mu: Tokens, x: Points) -> Float[Array, "heads m n"]:
         """One attention matrix a head."""
         return jnp.stack([head.matrix(mu, x) for head in self.heads])
+
+    def gaussian(
+        self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
+    ) -> tuple[Float[Array, " p"], Float[Array, "p j"]]:
+        """Sums of affine fields are affine; so is what an output matrix makes of them."""
+        middles, slopes = zip(*(head.gaussian(mean, L, directions) for head in self.heads), strict=True)
+        if self.output is None:
+            return sum(middles[1:], middles[0]), sum(slopes[1:], slopes[0])
+        W = self.output
+        return apply(W, jnp.concatenate(middles)), times(W, jnp.concatenate(slopes))  # pyright: ignore
+
+    def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        if self.output is not None:
+            raise InputError("Heads that are concatenated break the symmetry of equiangular tokens; sum them instead.")
+        p, q = zip(*(head.equiangular(mu) for head in self.heads), strict=True)
+        return sum(p[1:], p[0]), sum(q[1:], q[0])
 
     def check(self, d: int) -> int:
         rows = [head.check(d) for head in self.heads]

@@ -28,7 +28,7 @@ def solve(problem: Problem, max_steps: int, adjoint: str) -> Solved:
     t0 = eqx.error_if(problem.t0, ~(problem.t0 < problem.t1), "Time must run forward, from a start to a later end.")
     p = eqx.tree_at(lambda p: p.t0, problem, t0)
     read = lambda t, y, args: (t, y)
-    memory = p.remember(p.t0, p.first, None)
+    memory = p.motion.remember(p.t0, p.motion.first, None)
     event = None if p.until is None else dfx.Event(lambda t, y, args, **kwargs: p.stops(t, y))
     solution = dfx.diffeqsolve(
         p.term,
@@ -36,7 +36,7 @@ def solve(problem: Problem, max_steps: int, adjoint: str) -> Solved:
         p.t0,
         p.t1,
         None,
-        p.first,
+        p.motion.first,
         args=memory,
         saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=p.ts, fn=read), dfx.SubSaveAt(t1=True, fn=read)]),
         stepsize_controller=p.control,
@@ -47,17 +47,18 @@ def solve(problem: Problem, max_steps: int, adjoint: str) -> Solved:
     )
     assert solution.ys is not None
     (_, states), (last_t, last) = solution.ys
-    t, y = last_t[0], jnp.where(jnp.all(jnp.isfinite(last)), last[0], p.first)
+    t, y = last_t[0], jnp.where(jnp.all(jnp.isfinite(last)), last[0], p.motion.first)
     reached = (p.ts <= t)[:, None, None] & jnp.isfinite(states)
     early = jnp.where(solution.result == dfx.RESULTS.max_steps_reached, Status.MAX_STEPS, Status.STALLED)
     early = jnp.where((early == Status.STALLED) & explodes(p, t, y, memory), Status.BLOW_UP, early)
     stopped = solution.result == dfx.RESULTS.event_occurred
     status = jnp.where(stopped, Status.STOPPED, jnp.where(t >= p.t1, Status.COMPLETED, early))
+    status = jnp.where((status == Status.COMPLETED) & ~p.motion.resolved(y), Status.UNRESOLVED, status)
     return Solved(
         jnp.minimum(p.ts, t),
         jnp.where(reached, states, y),
         t,
-        jnp.where(p.healthy(memory), status, Status.UNSOLVED),
+        jnp.where(p.motion.healthy(memory), status, Status.UNSOLVED),
         solution.stats["num_steps"],
         solution.stats["num_accepted_steps"],
     )

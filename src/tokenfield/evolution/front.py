@@ -14,10 +14,14 @@ from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
 from tokenfield.evolution.diffeq import ADJOINTS, solve
 from tokenfield.evolution.march import Walker, march
+from tokenfield.evolution.motion import AbstractMotion
+from tokenfield.evolution.noise import NoisyParticles, Pace, Splitting
+from tokenfield.evolution.particles import Particles
 from tokenfield.evolution.problem import Problem
+from tokenfield.evolution.reductions import Affine, Cosine
 from tokenfield.evolution.solvers import control_with_jumps, solver_name, solver_named
-from tokenfield.flow import Flow
-from tokenfield.measures import Tokens
+from tokenfield.flow import Flow, refuse_non_measures
+from tokenfield.measures import AbstractMeasure, Equiangular, Gaussian
 from tokenfield.status import Status
 from tokenfield.summation import choose
 from tokenfield.trajectory import Provenance, Trajectory
@@ -30,16 +34,21 @@ def evolve(
     *,
     save: Any = 100,
     until: Any = None,
-    solver: Any = "tsit5",
+    solver: Any = None,
     rtol: Any = None,
     atol: Any = None,
     max_steps: Any = 100_000,
     summation: Any = None,
+    step: Any = None,
+    seed: Any = 0,
     progress: bool | None = None,
     watch: Callable | None = None,
     adjoint: Any = "reverse",
 ) -> Trajectory:
-    r"""Move a measure along a flow: solve $\dot x_i = v_{\mu_t}(x_i)$, $\mu_t = \sum_i w_i \delta_{x_i(t)}$.
+    r"""Move a measure along a flow: solve $∂_t μ + \mathrm{div}(μ v_μ) = κ^{-1} Δμ$, where the flow has noise, else without κ.
+
+    Tokens move by $\dot x_i = v_μ(x_i)$, with noise by $dX_i = v_μ(X_i) dt + \sqrt{2/κ}\, dW_i$; `Equiangular` by the
+    equation of its cosine, `Gaussian` by those of mean and covariance, densities by their spectral coefficients.
 
     **Arguments**
 
@@ -49,11 +58,13 @@ def evolve(
     - `until`: stop early where `until(t, mu)` turns true, e.g. `until=tkf.collapsed` or your own function written with
       jax.numpy. The time is located inside the step (under jit, grad and vmap: at the end of the step). Give the same
       function object again to reuse the compiled program.
-    - `solver`: "tsit5", "dopri5", "dopri8", "kvaerno5" (implicit), or an adaptive Diffrax solver.
-    - `rtol`, `atol`: every step keeps the error of every token below atol + rtol·|x_i|; 1e-6 (in float32, 1.2e-5)
-      and rtol/1000 by default.
+    - `solver`: "tsit5" (for tokens, when left out), "dopri5", "dopri8", "kvaerno5" (implicit), or an adaptive Diffrax
+      solver. Densities have "etd4" and noisy tokens "splitting", of weak order 2.
+    - `rtol`, `atol`: every step keeps the error of every token below atol + rtol·|x_i|; 1e-6 for tokens (in float32,
+      1.2e-5), less for measures of fewer numbers, 1e-3 with noise; atol is rtol/1000.
     - `max_steps`: a run that needs more ends there, with `run.status` and what was computed.
     - `summation`: how sums over tokens are computed; chosen when left out.
+    - `step`, `seed`: for noisy tokens, the length of steps (adapted to rtol when left out) and the seed of the noise.
     - `progress`: a bar on the terminal; None shows one on runs longer than a second, if anyone is watching.
     - `watch`: called as watch(t, mu) at every saved state, while the run goes on.
     - `adjoint`: under jax.grad, "reverse"; under jax.jvp and jacfwd, "forward".
@@ -75,21 +86,19 @@ def evolve(
             f"evolve(flow, mu0, t) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
         )
     began = time.perf_counter()
-    start = flow.settle(mu0)
-    dtype = start.x.dtype
-    rtol, atol = _tolerances(rtol, atol, dtype)
+    refuse_non_measures(mu0)
+    motion = begin(as_dtype(flow, mu0.dtype), mu0, summation, seed)
+    dtype = motion.first.dtype
+    rtol, atol = _tolerances(rtol, atol, dtype, motion.rtol)
     times = _interval(t)
-    tolerances = jnp.asarray(rtol, dtype), jnp.asarray(atol, dtype)
+    ts = jnp.asarray(_save_times(save, times), dtype)
     problem = Problem(
-        flow=as_dtype(flow, dtype),
-        start=start,
+        motion=motion,
         t0=jnp.asarray(times[0], dtype),
         t1=jnp.asarray(times[1], dtype),
-        ts=jnp.asarray(_save_times(save, times), dtype),
-        solver=solver_named(solver, *tolerances, start.n * start.d),
-        control=control_with_jumps(*tolerances, [jump.astype(dtype) for jump in flow.jumps()]),
+        ts=ts,
+        **_method(motion, solver, rtol, atol, step, jnp.append(ts, times[1]).astype(dtype)),
         until=_stop_condition(until),
-        summation=choose(summation),
     )
     _distinct(problem)
     max_steps = check.whole("max_steps", max_steps, 1, "the most steps that a run may take")
@@ -97,8 +106,9 @@ def evolve(
         solver=solver_name(problem.solver),
         rtol=rtol,
         atol=atol,
-        summation=type(problem.summation).__name__.lower(),
+        summation=motion.sums,
         origin=getattr(mu0, "origin", None),
+        noise=None if flow.kappa is None or check.traced(seed) else int(seed),
     )
     if not isinstance(adjoint, str) or adjoint not in ADJOINTS:
         raise InputError(f"Unknown adjoint {adjoint!r}. {suggest(adjoint, ADJOINTS)}")
@@ -106,7 +116,7 @@ def evolve(
         if watch is not None:
             raise InputError("Argument `watch` sees values, and there are none under jit, grad and vmap. Leave it out.")
         solved = solve(problem, max_steps, adjoint)
-        states = jax.vmap(problem.measure)(solved.states)
+        states = jax.vmap(motion.measure)(solved.states)
         return Trajectory(
             solved.times, states, flow, solved.reached, solved.status, solved.steps, solved.accepted, provenance
         )
@@ -124,13 +134,41 @@ def evolve(
     )
 
 
-def _computed(problem: Problem, walker: Walker) -> tuple[Array, Tokens]:
+def begin(flow: Flow, mu: AbstractMeasure, summation: Any, seed: Any) -> AbstractMotion:
+    """The motion of this kind of measure along the flow; refuses what the two cannot do together."""
+    if isinstance(mu, Equiangular):
+        return Cosine.begin(flow, mu)
+    if isinstance(mu, Gaussian):
+        return Affine.begin(flow, mu)
+    start = flow.settle(mu)
+    if flow.kappa is None:
+        return Particles(flow, start, choose(summation))
+    return NoisyParticles.begin(flow, start, choose(summation), seed)
+
+
+def _method(motion: AbstractMotion, solver: Any, rtol: float, atol: float, step: Any, ts: Array) -> dict[str, Any]:
+    """The solver and its step control."""
+    if isinstance(motion, NoisyParticles):
+        if solver not in (None, "splitting"):
+            raise InputError(f"Noisy tokens are moved by the solver 'splitting', but got {solver!r}. Leave it out.")
+        step = None if step is None else jnp.asarray(check.number("step", step, positive=True), ts.dtype)
+        return {"solver": Splitting(motion.flow), "control": Pace(rtol, step, motion.longest_step, ts)}
+    if step is not None:
+        raise InputError("Argument `step` is for flows with noise (kappa); without noise steps adapt to rtol.")
+    tolerances = jnp.asarray(rtol, ts.dtype), jnp.asarray(atol, ts.dtype)
+    return {
+        "solver": solver_named(motion.solver if solver is None else solver, *tolerances, motion.first.size),
+        "control": control_with_jumps(*tolerances, [jump.astype(ts.dtype) for jump in motion.flow.jumps()]),
+    }
+
+
+def _computed(problem: Problem, walker: Walker) -> tuple[Array, AbstractMeasure]:
     """The saved part of a walk; a walk that ended between two save times adds the state that it reached."""
     count, reached = int(walker.saved), float(walker.t)
     times, states = np.asarray(problem.ts)[:count], walker.states[:count]
     if Status(int(walker.status)) is not Status.COMPLETED and (count == 0 or times[-1] < reached):
         times, states = np.append(times, reached), jnp.concatenate([states, walker.y[None]])
-    return jnp.asarray(times), jax.vmap(problem.measure)(states)
+    return jnp.asarray(times), jax.vmap(problem.motion.measure)(states)
 
 
 def _under_transformation(problem: Problem) -> bool:
@@ -138,9 +176,9 @@ def _under_transformation(problem: Problem) -> bool:
     return check.traced(problem) or check.traced(jnp.zeros(()) + 0.0)
 
 
-def _tolerances(rtol: Any, atol: Any, dtype: Any) -> tuple[float, float]:
+def _tolerances(rtol: Any, atol: Any, dtype: Any, usual: float) -> tuple[float, float]:
     least = 50 * float(jnp.finfo(dtype).eps)
-    rtol = max(1e-6, 2 * least) if rtol is None else check.number("rtol", rtol, positive=True)
+    rtol = max(usual, 2 * least) if rtol is None else check.number("rtol", rtol, positive=True)
     if rtol < least:
         raise InputError(f"Argument `rtol` must be at least {least:.1e} in {dtype}, but is {rtol:g}.")
     return rtol, rtol / 1000 if atol is None else check.number("atol", atol, positive=True)

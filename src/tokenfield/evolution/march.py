@@ -47,8 +47,8 @@ class Walker(eqx.Module):
 
 @eqx.filter_jit
 def _begin(problem: Problem) -> Walker:
-    p, y0 = problem, problem.first
-    memory = p.remember(p.t0, y0, None)
+    p, y0 = problem, problem.motion.first
+    memory = p.motion.remember(p.t0, y0, None)
     solver_state = p.solver.init(p.term, p.t0, p.t1, y0, memory)
     tnext, control_state = p.control.init(p.term, p.t0, p.t1, y0, None, memory, p.solver.func, _error_order(p))
     stopped = jnp.where(p.stops(p.t0, y0), Status.STOPPED, Status.RUNNING)
@@ -64,7 +64,7 @@ def _begin(problem: Problem) -> Walker:
         accepted=jnp.asarray(0),
         saved=jnp.sum(p.ts <= p.t0),
         states=jnp.zeros((len(p.ts), *y0.shape), y0.dtype).at[0].set(y0),
-        status=jnp.where(p.healthy(memory), stopped, Status.UNSOLVED),
+        status=jnp.where(p.motion.healthy(memory), stopped, Status.UNSOLVED),
     )
 
 
@@ -93,9 +93,13 @@ def _step(p: Problem, now: Walker) -> Walker:
     if p.until is not None:
         t, y = lax.cond(stopped, lambda: _locate(p, interpolant, now.t, now.tnext), lambda: (t, y))
     saved, states = _save(p, interpolant, keep, t, now.saved, now.states)
-    memory = p.remember(t, y, now.memory)
+    memory = p.motion.remember(t, y, now.memory)
 
-    failed = [(p.healthy(memory), Status.UNSOLVED), (controlled == dfx.RESULTS.successful, Status.STALLED)]
+    failed = [
+        (p.motion.healthy(memory), Status.UNSOLVED),
+        (p.motion.resolved(y), Status.UNRESOLVED),
+        (controlled == dfx.RESULTS.successful, Status.STALLED),
+    ]
     status = jnp.where(stopped, Status.STOPPED, jnp.where(t >= p.t1, Status.COMPLETED, Status.RUNNING))
     for fine, name in failed:
         status = jnp.where((status == Status.RUNNING) & ~fine, name, status)
@@ -181,7 +185,7 @@ def _tell(problem: Problem, walker: Walker, seen: int, watch: Callable | None) -
         return seen
     saved = int(walker.saved)
     for i in range(seen, saved):
-        watch(float(problem.ts[i]), problem.measure(walker.states[i]))
+        watch(float(problem.ts[i]), problem.motion.measure(walker.states[i]))
     return saved
 
 

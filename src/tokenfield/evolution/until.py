@@ -3,15 +3,14 @@
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
-from tokenfield.measures import Tokens
+from tokenfield.measures import AbstractMeasure
 
 
 class Collapsed(eqx.Module):
-    """Stop when every token lies within `radius` of the mean: one cluster.
+    """Stop when every token lies within `radius` of the mean: one cluster. (Of a Gaussian, one standard deviation.)
 
     >>> import tokenfield as tkf
     >>> run = tkf.evolve(tkf.sa(1.0), tkf.Tokens.orthonormal(4), t=100.0, until=tkf.collapsed)
@@ -24,10 +23,10 @@ class Collapsed(eqx.Module):
     def __init__(self, radius: Any = 1e-3):
         self.radius = check.scalar("radius", check.number("radius", radius, positive=True))
 
-    def __call__(self, t: Float[Array, ""], mu: Tokens) -> Bool[Array, ""]:
-        return jnp.max(jnp.linalg.norm(mu.x - mu.mean, axis=-1)) < self.radius
+    def __call__(self, t: Float[Array, ""], mu: AbstractMeasure) -> Bool[Array, ""]:
+        return mu.spread < self.radius
 
 
-def collapsed(t: Float[Array, ""], mu: Tokens) -> Bool[Array, ""]:
+def collapsed(t: Float[Array, ""], mu: AbstractMeasure) -> Bool[Array, ""]:
     """`until=collapsed`: stop when every token lies within 1e-3 of the mean. `Collapsed(radius)` for another radius."""
     return Collapsed()(t, mu)

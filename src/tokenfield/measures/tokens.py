@@ -4,7 +4,7 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable
-from typing import Any, ParamSpec
+from typing import Any, ClassVar, ParamSpec
 
 import equinox as eqx
 import jax
@@ -57,6 +57,7 @@ class Tokens(AbstractMeasure):
     x: Float[Array, "*batch n d"]
     w: Float[Array, "*batch n"]
     s: Float[Array, "*batch n"] | None
+    axes: ClassVar = {"x": ("token", "component"), "w": ("token",), "s": ("token",)}
 
     def __init__(self, x: Any, w: Any = None, s: Any = None):
         x = check.real_array("x", x, like="an array of points, one row a token")
@@ -123,6 +124,11 @@ class Tokens(AbstractMeasure):
     def mean(self) -> Float[Array, "*batch d"]:
         """∫ x dμ = Σ w_i x_i."""
         return jnp.einsum("...n,...nd->...d", self.w, self.x)
+
+    @property
+    def spread(self) -> Float[Array, "*batch"]:
+        """The largest distance of a token from the mean."""
+        return jnp.max(jnp.linalg.norm(self.x - self.mean[..., None, :], axis=-1), axis=-1)
 
     @property
     def gram(self) -> Float[Array, "*batch n n"]:
@@ -240,19 +246,7 @@ def _key(seed: Any) -> Array:
 
 def _square_root(cov: Any, d: int) -> Array:
     """The symmetric square root of a covariance, which may be singular."""
-    cov = check.finite("cov", check.real_array("cov", cov))
-    if cov.shape != (d, d):
-        raise InputError(f"Argument `cov` must have shape (d, d) = ({d}, {d}), but has shape {cov.shape}.")
-    if not check.traced(cov):
-        known = np.asarray(cov)
-        size = abs(known).max()
-        if (gap := abs(known - known.T).max()) > 1e-10 * size:
-            raise InputError(
-                f"Argument `cov` must be symmetric, but cov and cov.T differ by {gap:g}. Use (cov + cov.T) / 2."
-            )
-        if (least := np.linalg.eigvalsh(known)[0]) < -1e-10 * size:
-            raise InputError(f"Argument `cov` must have no negative eigenvalue, but has {least:g}: no law has it.")
-    values, vectors = jnp.linalg.eigh(cov)
+    values, vectors = jnp.linalg.eigh(check.covariance("cov", cov, d))
     return (vectors * jnp.sqrt(jnp.maximum(values, 0))) @ vectors.T
 
 

@@ -11,6 +11,7 @@ from tokenfield.normalization.layer_norm import PeriLN as PeriLN
 from tokenfield.normalization.layer_norm import PostLN as PostLN
 from tokenfield.normalization.layer_norm import PreLN as PreLN
 from tokenfield.normalization.layer_norm import SqrtScaling as SqrtScaling
+from tokenfield.normalization.trace import TraceNorm as TraceNorm
 
 KINDS: dict[str, type[AbstractNormalization]] = {
     "free": Free,
@@ -21,4 +22,5 @@ KINDS: dict[str, type[AbstractNormalization]] = {
     "mix_ln": MixLN,
     "ngpt": NGPT,
     "sqrt_scaling": SqrtScaling,
+    "trace_norm": TraceNorm,
 }

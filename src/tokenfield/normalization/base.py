@@ -12,7 +12,7 @@ from tokenfield import _checks as check
 from tokenfield._norms import sizes, unit
 from tokenfield.attention.base import AbstractAttention, Points
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
+from tokenfield.measures import Equiangular, Tokens
 
 Block = Callable[[Float[Array, "m d"], Float[Array, "m d"]], Float[Array, "m d"]]
 """What stands around attention: the field a and the points where it was read, to the field that moves tokens."""
@@ -32,6 +32,11 @@ class Gamma(eqx.Module):
 class AbstractNormalization(eqx.Module):
     """A normalization scheme: what attention reads, how a token answers the field, and the layer it is the limit of."""
 
+    @property
+    def confines(self) -> bool:
+        """Whether tokens live on the unit sphere, from the start and for ever."""
+        return False
+
     @abc.abstractmethod
     def reads(self, mu: Tokens) -> Tokens:
         """The measure that attention sees."""
@@ -47,6 +52,25 @@ class AbstractNormalization(eqx.Module):
     @abc.abstractmethod
     def settle(self, mu: Tokens) -> Tokens:
         """The nearest state that the scheme allows: how a run starts, and what it returns. Refuses what has none."""
+
+    # The same scheme on other measures.
+
+    def gaussian(
+        self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
+    ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
+        """(ṁ, L̇) of N(m, LLᵀ): the affine velocity at the mean, and its slope times L."""
+        raise InputError(
+            f"{type(self).__name__} normalization does not keep Gaussians Gaussian: it acts on directions. Free, Rescaled "
+            "and TraceNorm do; for this one, move tokens: Tokens.gaussian(n, d, mean, cov)."
+        )
+
+    def equiangular(
+        self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """(d log(1-ρ)/dt, ṙ) of equiangular tokens."""
+        raise InputError(
+            f"{type(self).__name__} normalization has no equation for equiangular tokens; move actual tokens instead."
+        )
 
     def jumps(self) -> list[Array]:
         """Times at which the scheme changes abruptly."""
@@ -79,6 +103,10 @@ class AbstractLayerNorm(AbstractNormalization):
     def on_sphere(self, t: Any) -> Bool[Array, ""] | bool:
         """Whether a layer at time t ends with LayerNorm."""
 
+    @property
+    def confines(self) -> bool:
+        return self.on_sphere(0.0) is True
+
     def reads(self, mu: Tokens) -> Tokens:
         return mu.at(self._ln(mu.directions))
 
@@ -99,6 +127,23 @@ class AbstractLayerNorm(AbstractNormalization):
     def settle(self, mu: Tokens) -> Tokens:
         mu.refuse_zero_vectors()
         return mu.at(jnp.where(self.on_sphere(jnp.inf), unit(mu.x), mu.x))
+
+    def equiangular(
+        self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        r"""With a_i = pθ_i + qΣ_{j≠i}θ_j and a drive u = φa: $\frac{d}{dt}\log(1-ρ) = -2φq(1+(n-1)ρ)/r$, $\dot r = φ⟨θ, a⟩$;
+        on the sphere the same with r = 1 and ṙ = 0  [rigollet2025, section 6.2]."""
+        if self.gain is not None:
+            raise InputError("A gain turns equiangular tokens; leave it out, or move actual tokens.")
+        p, q = attention.equiangular(eqx.tree_at(lambda nu: nu.r, mu, jnp.ones_like(mu.r)))
+        φ = self._answer(t, jnp.sqrt(p**2 + (mu.n - 1) * q * (2 * p * mu.rho + q * (1 + (mu.n - 2) * mu.rho))))
+        outward = φ * (p + (mu.n - 1) * q * mu.rho)
+        on = self.on_sphere(t)
+        return -2 * φ * q * mu.excess / jnp.where(on, 1.0, mu.r), jnp.where(on, 0.0, outward)
+
+    def _answer(self, t: Float[Array, ""], size: Float[Array, ""]) -> Float[Array, ""]:
+        """φ with u(a) = φa for a field of size |a|: the drive stretches, it does not turn."""
+        return self.drive(t, jnp.stack([size, jnp.zeros_like(size)])[None])[0, 0] / size
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if self.gain is not None and self.gain.shape not in ((), (d,)):

@@ -1,12 +1,14 @@
 """No normalization, and the same seen in moving coordinates."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tokenfield.attention.base import AbstractAttention, Points, apply
+from tokenfield.attention.base import AbstractAttention, Points, apply, scale
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
+from tokenfield.measures import Equiangular, Tokens
 from tokenfield.normalization.base import AbstractNormalization, Gamma
 from tokenfield.parameters import is_scheduled
 
@@ -27,8 +29,23 @@ class Free(AbstractNormalization):
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
         return mu.at(mu.x + step * self.velocity(t, mu, None, gamma))
 
-    def settle(self, mu: Tokens) -> Tokens:
+    def settle(self, mu: Any) -> Any:
         return mu
+
+    def gaussian(
+        self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
+    ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
+        return attention.gaussian(mean, L)
+
+    def equiangular(
+        self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return _linear_in_tokens(*attention.equiangular(mu), mu)
+
+
+def _linear_in_tokens(p: Array, q: Array, mu: Equiangular) -> tuple[Array, Array]:
+    """ẋ_i = p x_i + q Σ_{j≠i} x_j makes d log(1-ρ)/dt = -2q(1+(n-1)ρ) and ṙ = r(p + (n-1)qρ)."""
+    return -2 * q * mu.excess, mu.r * (p + (mu.n - 1) * q * mu.rho)
 
 
 class Rescaled(AbstractNormalization):
@@ -48,15 +65,28 @@ class Rescaled(AbstractNormalization):
     def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, gamma: Gamma) -> Float[Array, "m d"]:
         """In moving coordinates the scores are s(e^{tV}z, e^{tV}z'), and the drift -Vz is taken out of the field."""
         V, z = getattr(gamma.attention, "V", None), mu.x if x is None else x
-        growth = jnp.exp(t) if V is None else jnp.exp(t * V) if V.ndim == 0 else jax.scipy.linalg.expm(t * V)
-        field = gamma.attention.precompose(growth).field(mu, x, gamma.summation)
+        field = gamma.attention.precompose(_growth(t, V)).field(mu, x, gamma.summation)
         return gamma.block(field - apply(V, z), z)
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
         return mu.at(mu.x + step * self.velocity(t, mu, None, gamma))
 
-    def settle(self, mu: Tokens) -> Tokens:
+    def settle(self, mu: Any) -> Any:
         return mu
+
+    def gaussian(
+        self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
+    ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
+        V = getattr(attention, "V", None)
+        middle, slope = attention.precompose(_growth(t, V)).gaussian(mean, L)
+        return middle - apply(V, mean), slope - apply(V, L.T).T
+
+    def equiangular(
+        self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        V = getattr(attention, "V", None)
+        p, q = attention.precompose(_growth(t, V)).equiangular(mu)
+        return _linear_in_tokens(p - scale(V, 1.0), q, mu)
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         attention.precompose(jnp.ones(()))
@@ -66,3 +96,10 @@ class Rescaled(AbstractNormalization):
             raise InputError(
                 "An MLP added to attention does not commute with e^{tV}; use MLP(..., around=True) or Free()."
             )
+
+
+def _growth(t: Float[Array, ""], V: Array | None) -> Array:
+    """e^{tV}."""
+    if V is None:
+        return jnp.exp(t)
+    return jnp.exp(t * V) if V.ndim == 0 else jax.scipy.linalg.expm(t * V)

@@ -1,0 +1,110 @@
+"""Equiangular tokens: n vectors of equal length, every two at the same angle."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from tokenfield import _checks as check
+from tokenfield._checks import Scalar
+from tokenfield.errors import InputError
+from tokenfield.measures.base import AbstractMeasure
+from tokenfield.measures.tokens import Tokens
+
+
+class Equiangular(AbstractMeasure):
+    r"""n tokens x_i = rθ_i with $⟨θ_i, θ_j⟩ = ρ$ for i ≠ j; attention keeps them so  [rigollet2025, section 6.1].
+
+    **Arguments** `rho`: the common cosine, -1/(n-1) ≤ ρ < 1. `n`: how many, 2 or more, as many as 10¹⁶. `r`: their
+    length. Instead of ρ, `gap` = 1 - ρ or `log_gap` = log(1 - ρ): it is the gap that is kept, as its logarithm, so that
+    it has all its digits when ρ is 1 to sixteen of them.
+
+    >>> mu = Equiangular(rho=0.5, n=2000)
+    >>> float(mu.rho), float(mu.gap), int(mu.n)
+    (0.5, 0.5, 2000)
+    >>> Equiangular(gap=1e-30, n=10).log_gap.item()
+    -69.07755278982137
+    """
+
+    log_gap: Float[Array, "*batch"]
+    r: Float[Array, "*batch"]
+    n: Float[Array, "*batch"]
+    axes: ClassVar = {"log_gap": (), "r": (), "n": ()}
+
+    def __init__(
+        self, rho: Scalar = None, n: Scalar = None, r: Scalar = 1.0, *, gap: Scalar = None, log_gap: Scalar = None
+    ):
+        if n is None:
+            raise InputError("Equiangular tokens need their number `n`, e.g. Equiangular(rho=0.0, n=2000).")
+        if sum(part is not None for part in (rho, gap, log_gap)) != 1:
+            raise InputError("Give the angle once: rho, or gap = 1 - rho, or log_gap = log(1 - rho).")
+        self.n = _count(n)
+        self.r = check.scalar("r", r)
+        if not check.traced(self.r) and not float(self.r) > 0:
+            raise InputError(f"Argument `r`, the length of the tokens, must be positive, but is {float(self.r):g}.")
+        if log_gap is not None:
+            self.log_gap = check.scalar("log_gap", log_gap)
+        else:
+            gap = 1 - check.scalar("rho", rho) if gap is None else check.scalar("gap", gap)
+            if not check.traced(gap) and not float(gap) > 0:
+                raise InputError(
+                    f"Equiangular tokens need ρ < 1, but 1 - ρ = {float(gap):g}. At ρ = 1 they are one token and rest; to "
+                    "come closer than 1e-16 to it, give gap=."
+                )
+            self.log_gap = jnp.log(gap)
+        self._exists()
+
+    def _exists(self) -> None:
+        """Some vectors have these angles: 1 + (n-1)ρ ≥ 0."""
+        if not check.traced((self.log_gap, self.n)):
+            n, gap = float(self.n), float(np.exp(np.float64(self.log_gap)))
+            if gap > n / (n - 1) * (1 + 1e-12):
+                raise InputError(
+                    f"Argument `rho` must be at least -1/(n-1) = {-1 / (n - 1):g} for n = {n:g}, but is {1 - gap:g}: no "
+                    "such vectors exist."
+                )
+
+    @property
+    def gap(self) -> Float[Array, "*batch"]:
+        """1 - ρ."""
+        return jnp.exp(self.log_gap)
+
+    @property
+    def rho(self) -> Float[Array, "*batch"]:
+        """The common cosine ρ."""
+        return -jnp.expm1(self.log_gap)
+
+    @property
+    def spread(self) -> Float[Array, "*batch"]:
+        """The distance of every token from the mean, r √((1-ρ)(1-1/n))."""
+        return self.r * jnp.exp(0.5 * self.log_gap) * jnp.sqrt(1 - 1 / self.n)
+
+    @property
+    def excess(self) -> Float[Array, "*batch"]:
+        """1 + (n-1)ρ, which is n|mean|²/r²: n when all have met, 0 for a regular simplex."""
+        return jnp.maximum(self.n - (self.n - 1) * self.gap, 0.0)
+
+    def tokens(self, d: Any = None, seed: Any = None) -> Tokens:
+        """Actual tokens in this position, in R^d (d = n when left out), randomly turned with a seed.
+
+        >>> Equiangular(rho=0.0, n=3, r=2.0).tokens().gram.tolist()
+        [[4.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 4.0]]
+        """
+        directions = Tokens.equiangular(int(self.n), float(self.rho), d, seed)
+        return directions.at(self.r * directions.x)
+
+    def __repr__(self) -> str:
+        if check.traced(self) or self.log_gap.ndim:
+            return f"Equiangular({'traced' if check.traced(self) else f'{self.log_gap.shape} states'})"
+        told = f"rho={float(self.rho):.6g}" if float(self.gap) > 1e-5 else f"rho=1-{float(self.gap):.4g}"
+        radius = "" if float(self.r) == 1 else f", r={float(self.r):g}"
+        return f"Equiangular({told}, n={float(self.n):.16g}{radius})"
+
+
+def _count(n: Any) -> Float[Array, ""]:
+    """The number of tokens; it decides no shape, so it may be huge, and traced."""
+    count = check.scalar("n", n)
+    if not check.traced(count) and not (float(count) >= 2 and float(count) == round(float(count))):
+        raise InputError(f"Argument `n` must be a whole number of tokens, 2 or more, but is {float(count):g}.")
+    return count

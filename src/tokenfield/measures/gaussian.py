@@ -1,0 +1,128 @@
+"""Gaussian measures: attention moves them as Gaussians."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from tokenfield import _checks as check
+from tokenfield._checks import Matrix, Vector, Whole
+from tokenfield.errors import InputError
+from tokenfield.measures.base import AbstractMeasure
+from tokenfield.measures.tokens import Tokens
+
+
+class Gaussian(AbstractMeasure):
+    r"""N(m, Σ) on R^d  [castin2025, section 4].
+
+    **Arguments** `mean`: shape (d,). `cov`: symmetric, no negative eigenvalue, shape (d, d); it may be singular.
+
+    >>> mu = Gaussian([0.0, 0.0], [[2.0, 0.0], [0.0, 1.0]])
+    >>> mu.d, mu.trace.item(), mu.cone.tolist()
+    (2, 3.0, [1.0, 0.0, 3.0])
+    """
+
+    mean: Float[Array, "*batch d"]
+    cov: Float[Array, "*batch d d"]
+    axes: ClassVar = {"mean": ("component",), "cov": ("component", "component2")}
+
+    def __init__(self, mean: Vector, cov: Matrix):
+        mean = check.finite("mean", check.real_array("mean", mean, like="the mean, shape (d,)"))
+        if mean.ndim != 1 or len(mean) == 0:
+            raise InputError(f"Argument `mean` must have shape (d,), but has shape {mean.shape}.")
+        self.mean = mean
+        self.cov = check.covariance("cov", cov, len(mean)).astype(mean.dtype)
+
+    @property
+    def d(self) -> int:
+        """Dimension of the space."""
+        return self.mean.shape[-1]
+
+    @property
+    def trace(self) -> Float[Array, "*batch"]:
+        """tr Σ, the total variance."""
+        return jnp.trace(self.cov, axis1=-2, axis2=-1)
+
+    @property
+    def spread(self) -> Float[Array, "*batch"]:
+        """√(tr Σ), the standard deviation."""
+        return jnp.sqrt(self.trace)
+
+    @property
+    def spectrum(self) -> Float[Array, "*batch d"]:
+        """Eigenvalues of Σ, the largest first."""
+        return jnp.maximum(jnp.linalg.eigvalsh(self.cov)[..., ::-1], 0.0)
+
+    def rank(self, tolerance: float = 1e-9) -> Int[Array, "*batch"]:
+        """How many eigenvalues of Σ exceed `tolerance` times the largest.
+
+        >>> Gaussian([0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]]).rank().item()
+        1
+        """
+        values = self.spectrum
+        return jnp.sum(values > tolerance * values[..., :1], axis=-1)
+
+    @property
+    def cone(self) -> Float[Array, "*batch 3"]:
+        """Σ = (a c; c b) as (a - b, 2c, a + b), a point of the cone z ≥ √(x² + y²), for d = 2  [castin2025]."""
+        if self.d != 2:
+            raise InputError(f"The cone of covariances is drawn for d = 2, but d = {self.d}. `spectrum` works for any d.")
+        a, b, c = self.cov[..., 0, 0], self.cov[..., 1, 1], self.cov[..., 0, 1]
+        return jnp.stack([a - b, 2 * c, a + b], axis=-1)
+
+    @property
+    def normalized(self) -> "Gaussian":
+        """The same shape at total variance 1: x ↦ x/√(tr Σ)."""
+        scale = jnp.sqrt(self.trace)
+        return self.at(self.mean / scale[..., None], self.cov / self.trace[..., None, None])
+
+    def at(self, mean: Array, cov: Array) -> "Gaussian":
+        """Another Gaussian, unchecked."""
+        new = object.__new__(Gaussian)
+        object.__setattr__(new, "mean", mean)
+        object.__setattr__(new, "cov", cov)
+        return new
+
+    @property
+    def factor(self) -> Float[Array, "*batch d d"]:
+        """A square root: Σ = L Lᵀ, the columns of L along the axes of Σ, largest last."""
+        values, vectors = jnp.linalg.eigh(self.cov)
+        least = 8 * self.d * jnp.finfo(self.cov.dtype).eps * values[..., -1:]  # below, an eigenvalue is round-off
+        kept = jnp.where(values > least, values, 0.0)
+        return vectors * jnp.sqrt(jnp.where(kept > 0, kept, 1.0))[..., None, :] * (kept > 0)[..., None, :]
+
+    @staticmethod
+    def of(mu: Any) -> "Gaussian":
+        """The Gaussian with the mean and covariance of some tokens.
+
+        >>> Gaussian.of(Tokens([[1.0, 0.0], [-1.0, 0.0]])).cov.tolist()
+        [[1.0, 0.0], [0.0, 0.0]]
+        """
+        if not isinstance(mu, Tokens):
+            raise InputError(f"Gaussian.of takes Tokens, but got {type(mu).__name__}.")
+        spread = mu.x - mu.mean
+        return Gaussian(mu.mean, jnp.einsum("n,ni,nj->ij", mu.w, spread, spread))
+
+    def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
+        """n independent tokens of this law.
+
+        >>> Gaussian([0.0], [[4.0]]).sample(5).x.shape
+        (5, 1)
+        """
+        return Tokens.gaussian(n, self.d, self.mean, self.cov, seed)
+
+    def plot(self, path: Any = None) -> Any:
+        """A picture of the law: its ellipse for d = 2, its spectrum otherwise."""
+        from tokenfield.draw.measures import picture_of
+
+        return picture_of(self, path)
+
+    def __repr__(self) -> str:
+        if check.traced(self) or self.mean.ndim > 1:
+            return f"Gaussian(d={self.d}, {'traced' if check.traced(self) else f'{self.mean.shape[:-1]} states'})"
+        rank = int(self.rank())
+        return (
+            f"Gaussian(d={self.d}, |mean|={float(np.linalg.norm(self.mean)):.4g}, tr Σ={float(self.trace):.6g}"
+            + (f", rank {rank})" if rank < self.d else ")")
+        )
