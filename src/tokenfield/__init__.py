@@ -25,7 +25,7 @@ if "JAX_ENABLE_X64" not in os.environ:
 __version__ = "0.1.0"
 
 _HOME = {
-    "tokenfield.measures": ["Equiangular", "Gaussian", "Tokens"],
+    "tokenfield.measures": ["CircleDensity", "Equiangular", "Gaussian", "SphereDensity", "Tokens"],
     "tokenfield.attention": [
         "Additive",
         "Causal",
@@ -41,7 +41,17 @@ _HOME = {
         "Softmax",
         "Unnormalized",
     ],
-    "tokenfield.normalization": ["Free", "MixLN", "NGPT", "PeriLN", "PostLN", "PreLN", "Rescaled", "SqrtScaling", "TraceNorm"],
+    "tokenfield.normalization": [
+        "Free",
+        "MixLN",
+        "NGPT",
+        "PeriLN",
+        "PostLN",
+        "PreLN",
+        "Rescaled",
+        "SqrtScaling",
+        "TraceNorm",
+    ],
     "tokenfield.parameters": ["PerLayer", "Schedule"],
     "tokenfield.blocks": ["FisherRao", "MLP"],
     "tokenfield.summation": ["Dense"],
@@ -84,8 +94,10 @@ if TYPE_CHECKING:
     from tokenfield.flow import sa as sa
     from tokenfield.flow import usa as usa
     from tokenfield.flow import velocity as velocity
+    from tokenfield.measures import CircleDensity as CircleDensity
     from tokenfield.measures import Equiangular as Equiangular
     from tokenfield.measures import Gaussian as Gaussian
+    from tokenfield.measures import SphereDensity as SphereDensity
     from tokenfield.measures import Tokens as Tokens
     from tokenfield.normalization import NGPT as NGPT
     from tokenfield.normalization import Free as Free

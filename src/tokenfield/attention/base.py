@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield.errors import InputError
+from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Gaussian, Tokens
 from tokenfield.parameters import Parameter, at_time, fits, matrix_parameter, number_parameter
 from tokenfield.summation import AbstractSummation, Dense, choose
@@ -67,6 +68,25 @@ class AbstractAttention(eqx.Module):
         raise InputError(
             f"{type(self).__name__} attention does not keep equiangular tokens equiangular, or not in closed form. Move "
             "actual tokens instead: Tokens.equiangular(n, rho)."
+        )
+
+    def spectrum(self, d: int, degree: int) -> Any:
+        """The eigenvalues of the kernel on harmonics, made once for `potential`."""
+        raise InputError(
+            f"{type(self).__name__} attention on densities is not available: densities move under Softmax and Unnormalized "
+            "attention with numbers for Q, K, V and A. For this one, move tokens: density.sample(n) or Tokens.quadrature."
+        )
+
+    def potential(
+        self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Any
+    ) -> Float[Array, "*batch size"]:
+        """Coefficients of φ with P_x Γ_μ(x) = ∇φ(x) on the sphere, for the density with coefficients f."""
+        raise NotImplementedError
+
+    def interaction(self, f: Float[Array, "*batch size"], basis: AbstractHarmonics) -> Float[Array, "*batch"]:
+        """∬ W dμ dμ where Γ is the gradient of ∫ W(x, y) dμ(y)."""
+        raise InputError(
+            f"{type(self).__name__} attention is not the gradient of an energy in this sense; Unnormalized (USA) is."
         )
 
     # Attention that solves equations of its own may carry a memory from step to step.

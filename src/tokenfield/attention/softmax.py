@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
 from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, scale, times
+from tokenfield.harmonics import AbstractHarmonics, Eigenvalues, kernel_eigenvalues
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
@@ -51,6 +52,24 @@ class Softmax(AbstractDotProduct):
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return softmax_pair(self.V, self.coupling(), mu)
+
+    def spectrum(self, d: int, degree: int) -> Eigenvalues:
+        return kernel_eigenvalues(self.coupling(), d, degree)
+
+    def potential(
+        self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Eigenvalues
+    ) -> Float[Array, "*batch size"]:
+        """φ = (V/β) log ∫ e^{β<x,y>} dμ(y), whatever is constant left out. With the integral c_0 (1 + βS) this is
+        V S log(1+βS)/βS, which has no trouble at β = 0. Where nothing is left of the integral, its logarithm is bounded."""
+        β = self.coupling()
+        S = basis.synthesize(spectrum.slope[basis.degrees] * f)
+        u = jnp.maximum(β * S, SMALLEST - 1)
+        quotient = jnp.where(jnp.abs(u) < 1e-8, 1 - 0.5 * u, jnp.log1p(u) / jnp.where(u == 0, 1.0, u))
+        return scale(self.V, basis.analyze(S * quotient))
+
+
+SMALLEST = 1e-14
+"""The least share of its mean that the softmax denominator of a density is trusted to."""
 
 
 def softmax_pair(V: Parameter, coupling: Array, mu: Equiangular) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
 from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters, scale
+from tokenfield.harmonics import AbstractHarmonics, Eigenvalues, kernel_eigenvalues
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
@@ -58,3 +59,19 @@ class Unnormalized(AbstractDotProduct):
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         kernel = lambda cosine: scale(self.V, jnp.exp(self.coupling() * cosine * mu.r**2 - self.unit) / mu.n)
         return kernel(1.0), kernel(mu.rho)
+
+    def spectrum(self, d: int, degree: int) -> Eigenvalues:
+        return kernel_eigenvalues(self.coupling(), d, degree)
+
+    def potential(
+        self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Eigenvalues
+    ) -> Float[Array, "*batch size"]:
+        """φ = (V/β) ∫ e^{β<x,y>} dμ(y): coefficients V f_j c_l/β."""
+        return scale(self.V, jnp.exp(spectrum.log_first - self.unit)) * spectrum.slope[basis.degrees] * f
+
+    def interaction(self, f: Float[Array, "*batch size"], basis: AbstractHarmonics) -> Float[Array, "*batch"]:
+        """∬ W dμ dμ with W = V (e^{β<x,y>} - 1)/β, which is V <x,y> at β = 0."""
+        spectrum, β = self.spectrum(basis.d, basis.degree), self.coupling()
+        safe = jnp.where(β == 0, 1.0, β)
+        mean = scale(self.V, jnp.exp(-self.unit) * jnp.where(β == 0, 0.0, jnp.expm1(spectrum.log_first) / safe))
+        return mean + jnp.sum(self.potential(f, basis, spectrum) * f, axis=-1)

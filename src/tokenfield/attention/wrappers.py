@@ -14,6 +14,7 @@ from tokenfield.attention.sinkhorn import Sinkhorn
 from tokenfield.attention.softmax import Softmax
 from tokenfield.attention.unnormalized import Unnormalized
 from tokenfield.errors import InputError
+from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, fits, matrix_parameter
 from tokenfield.summation import AbstractSummation, ExponentialSums
@@ -74,6 +75,21 @@ class MultiHead(AbstractAttention):
             raise InputError("Heads that are concatenated break the symmetry of equiangular tokens; sum them instead.")
         p, q = zip(*(head.equiangular(mu) for head in self.heads), strict=True)
         return sum(p[1:], p[0]), sum(q[1:], q[0])
+
+    def spectrum(self, d: int, degree: int) -> Any:
+        if self.output is not None:
+            raise InputError("Heads that are concatenated have no potential on densities; sum them instead.")
+        return [head.spectrum(d, degree) for head in self.heads]
+
+    def potential(
+        self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Any
+    ) -> Float[Array, "*batch size"]:
+        φ = [head.potential(f, basis, part) for head, part in zip(self.heads, spectrum, strict=True)]
+        return sum(φ[1:], φ[0])
+
+    def interaction(self, f: Float[Array, "*batch size"], basis: AbstractHarmonics) -> Float[Array, "*batch"]:
+        W = [head.interaction(f, basis) for head in self.heads]
+        return sum(W[1:], W[0])
 
     def check(self, d: int) -> int:
         rows = [head.check(d) for head in self.heads]

@@ -1,5 +1,6 @@
 """`evolve`, the one front door."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from jaxtyping import Array
 from tokenfield import _checks as check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
+from tokenfield.evolution.density import ETD4, Spectral
 from tokenfield.evolution.diffeq import ADJOINTS, solve
 from tokenfield.evolution.march import Walker, march
 from tokenfield.evolution.motion import AbstractMotion
@@ -21,7 +23,7 @@ from tokenfield.evolution.problem import Problem
 from tokenfield.evolution.reductions import Affine, Cosine
 from tokenfield.evolution.solvers import control_with_jumps, solver_name, solver_named
 from tokenfield.flow import Flow, refuse_non_measures
-from tokenfield.measures import AbstractMeasure, Equiangular, Gaussian
+from tokenfield.measures import AbstractDensity, AbstractMeasure, Equiangular, Gaussian
 from tokenfield.status import Status
 from tokenfield.summation import choose
 from tokenfield.trajectory import Provenance, Trajectory
@@ -41,6 +43,7 @@ def evolve(
     summation: Any = None,
     step: Any = None,
     seed: Any = 0,
+    refine: bool = True,
     progress: bool | None = None,
     watch: Callable | None = None,
     adjoint: Any = "reverse",
@@ -65,6 +68,8 @@ def evolve(
     - `max_steps`: a run that needs more ends there, with `run.status` and what was computed.
     - `summation`: how sums over tokens are computed; chosen when left out.
     - `step`, `seed`: for noisy tokens, the length of steps (adapted to rtol when left out) and the seed of the noise.
+    - `refine`: for densities, whether to double the number of modes when the spectrum is no longer resolved; if not, or
+      when there would be too many, `run.status` says so.
     - `progress`: a bar on the terminal; None shows one on runs longer than a second, if anyone is watching.
     - `watch`: called as watch(t, mu) at every saved state, while the run goes on.
     - `adjoint`: under jax.grad, "reverse"; under jax.jvp and jacfwd, "forward".
@@ -99,6 +104,7 @@ def evolve(
         ts=ts,
         **_method(motion, solver, rtol, atol, step, jnp.append(ts, times[1]).astype(dtype)),
         until=_stop_condition(until),
+        strict=bool(refine),
     )
     _distinct(problem)
     max_steps = check.whole("max_steps", max_steps, 1, "the most steps that a run may take")
@@ -120,18 +126,8 @@ def evolve(
         return Trajectory(
             solved.times, states, flow, solved.reached, solved.status, solved.steps, solved.accepted, provenance
         )
-    walker = march(problem, max_steps, progress, watch)
-    saved, states = _computed(problem, walker)
-    return Trajectory(
-        saved,
-        states,
-        flow,
-        walker.t,
-        walker.status,
-        walker.steps,
-        walker.accepted,
-        provenance.after(time.perf_counter() - began),
-    )
+    walked = walk(problem, max_steps, progress, watch)
+    return Trajectory(*walked[:2], flow, *walked[2:], provenance.after(time.perf_counter() - began))
 
 
 def begin(flow: Flow, mu: AbstractMeasure, summation: Any, seed: Any) -> AbstractMotion:
@@ -140,6 +136,8 @@ def begin(flow: Flow, mu: AbstractMeasure, summation: Any, seed: Any) -> Abstrac
         return Cosine.begin(flow, mu)
     if isinstance(mu, Gaussian):
         return Affine.begin(flow, mu)
+    if isinstance(mu, AbstractDensity):
+        return Spectral.begin(flow, mu)
     start = flow.settle(mu)
     if flow.kappa is None:
         return Particles(flow, start, choose(summation))
@@ -156,10 +154,40 @@ def _method(motion: AbstractMotion, solver: Any, rtol: float, atol: float, step:
     if step is not None:
         raise InputError("Argument `step` is for flows with noise (kappa); without noise steps adapt to rtol.")
     tolerances = jnp.asarray(rtol, ts.dtype), jnp.asarray(atol, ts.dtype)
+    if isinstance(motion, Spectral):
+        if solver not in (None, "etd4"):
+            raise InputError(f"Densities are moved by the solver 'etd4', but got {solver!r}. Leave it out.")
+        return {"solver": ETD4(), "control": control_with_jumps(*tolerances, motion.flow.jumps())}
     return {
         "solver": solver_named(motion.solver if solver is None else solver, *tolerances, motion.first.size),
         "control": control_with_jumps(*tolerances, [jump.astype(ts.dtype) for jump in motion.flow.jumps()]),
     }
+
+
+def walk(problem: Problem, max_steps: int, progress: bool | None, watch: Callable | None) -> tuple[Any, ...]:
+    """Times and states that were saved, where the walk ended and how, and its steps. A density that its modes no longer
+    resolve goes on with twice as many, from where it stands."""
+    walker = march(problem, max_steps, progress, watch)
+    saved, states = _computed(problem, walker)
+    account = saved, states, walker.t, walker.status, walker.steps, walker.accepted
+    finer = problem.motion.finer(walker.y) if int(walker.status) == Status.UNRESOLVED and problem.strict else None
+    left = max_steps - int(walker.steps)
+    if finer is None or left < 1 or not walker.t < problem.t1:
+        return account
+    rest = problem.ts > walker.t
+    again = dataclasses.replace(problem, motion=finer, t0=walker.t, ts=jnp.append(walker.t, problem.ts[rest]))
+    times, later, reached, status, steps, accepted = walk(again, left, progress, watch)
+    kept = saved <= problem.ts[int(walker.saved) - 1] if int(walker.saved) else np.zeros(len(saved), bool)
+    before = jax.vmap(lambda c: states.basis.resize(c, later.degree))(states.coefficients[np.asarray(kept)])
+    joined = later.at(jnp.concatenate([before, later.coefficients[1:]]))
+    return (
+        jnp.append(saved[np.asarray(kept)], times[1:]),
+        joined,
+        reached,
+        status,
+        walker.steps + steps,
+        walker.accepted + accepted,
+    )
 
 
 def _computed(problem: Problem, walker: Walker) -> tuple[Array, AbstractMeasure]:

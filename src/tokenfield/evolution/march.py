@@ -97,7 +97,7 @@ def _step(p: Problem, now: Walker) -> Walker:
 
     failed = [
         (p.motion.healthy(memory), Status.UNSOLVED),
-        (p.motion.resolved(y), Status.UNRESOLVED),
+        (p.motion.resolved(y) | (not p.strict), Status.UNRESOLVED),
         (controlled == dfx.RESULTS.successful, Status.STALLED),
     ]
     status = jnp.where(stopped, Status.STOPPED, jnp.where(t >= p.t1, Status.COMPLETED, Status.RUNNING))
@@ -172,6 +172,8 @@ def march(problem: Problem, max_steps: int, progress: bool | None, watch: Callab
             steps = int(walker.steps)
             bar.update((float(walker.t) - t0) / (t1 - t0), f"t = {float(walker.t):.4g}, {steps} steps")
     status = Status(int(walker.status))
+    if status is Status.COMPLETED and not bool(problem.motion.resolved(walker.y)):
+        status = Status.UNRESOLVED
     if status is Status.RUNNING:
         status = Status.MAX_STEPS if steps >= max_steps else Status.INTERRUPTED
     if status is Status.STALLED and bool(explodes(problem, walker.t, walker.y, walker.memory)):

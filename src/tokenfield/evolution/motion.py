@@ -57,6 +57,10 @@ class AbstractMotion(eqx.Module):
         """Whether the state can still be represented to the accuracy asked for."""
         return jnp.asarray(True)
 
+    def finer(self, y: State) -> "AbstractMotion | None":
+        """The same motion from a state, in a finer representation, where there is one."""
+        return None
+
 
 def refuse_parts(flow: Flow, what: str, *, noise: bool = False) -> None:
     """Refuse what breaks a reduction: an MLP, reweighting, and unless `noise` is allowed, noise."""

@@ -175,7 +175,15 @@ class Pace(dfx.AbstractStepSizeController):
         return jnp.where(t + 1.001 * h >= target, target, t + h)
 
     def adapt_step_size(
-        self, t0: Any, t1: Any, y0: Any, y1_candidate: Any, args: Any, y_error: Any, error_order: Any, controller_state: Any
+        self,
+        t0: Any,
+        t1: Any,
+        y0: Any,
+        y1_candidate: Any,
+        args: Any,
+        y_error: Any,
+        error_order: Any,
+        controller_state: Any,
     ) -> Any:
         usable = jnp.all(jnp.isfinite(y1_candidate))
         h = self.step if self.step is not None else self._next(t1 - t0, y0, y_error, controller_state)

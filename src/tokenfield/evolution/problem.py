@@ -21,6 +21,8 @@ class Problem(eqx.Module):
     solver: dfx.AbstractSolver
     control: dfx.AbstractStepSizeController
     until: Any
+    strict: bool = eqx.field(static=True, default=True)
+    """Whether a state that is no longer resolved ends the walk, or is only told of at the end."""
 
     @property
     def term(self) -> Any:

@@ -68,4 +68,4 @@ class AbstractHarmonics(abc.ABC):
 
     def integrate(self, values: Float[Array, "*batch m"]) -> Float[Array, "*batch"]:
         """∫ f dσ from values on the grid."""
-        return values @ jnp.asarray(self.weights)
+        return values @ jnp.asarray(self.weights, values.dtype)

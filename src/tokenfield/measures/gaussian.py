@@ -67,7 +67,9 @@ class Gaussian(AbstractMeasure):
     def cone(self) -> Float[Array, "*batch 3"]:
         """Σ = (a c; c b) as (a - b, 2c, a + b), a point of the cone z ≥ √(x² + y²), for d = 2  [castin2025]."""
         if self.d != 2:
-            raise InputError(f"The cone of covariances is drawn for d = 2, but d = {self.d}. `spectrum` works for any d.")
+            raise InputError(
+                f"The cone of covariances is drawn for d = 2, but d = {self.d}. `spectrum` works for any d."
+            )
         a, b, c = self.cov[..., 0, 0], self.cov[..., 1, 1], self.cov[..., 0, 1]
         return jnp.stack([a - b, 2 * c, a + b], axis=-1)
 
@@ -122,7 +124,6 @@ class Gaussian(AbstractMeasure):
         if check.traced(self) or self.mean.ndim > 1:
             return f"Gaussian(d={self.d}, {'traced' if check.traced(self) else f'{self.mean.shape[:-1]} states'})"
         rank = int(self.rank())
-        return (
-            f"Gaussian(d={self.d}, |mean|={float(np.linalg.norm(self.mean)):.4g}, tr Σ={float(self.trace):.6g}"
-            + (f", rank {rank})" if rank < self.d else ")")
+        return f"Gaussian(d={self.d}, |mean|={float(np.linalg.norm(self.mean)):.4g}, tr Σ={float(self.trace):.6g}" + (
+            f", rank {rank})" if rank < self.d else ")"
         )

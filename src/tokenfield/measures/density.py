@@ -1,0 +1,418 @@
+"""Densities on spheres, as coefficients of harmonics."""
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from tokenfield import _checks as check
+from tokenfield._checks import Scalar, Vector, Whole
+from tokenfield.errors import InputError
+from tokenfield.harmonics import AbstractHarmonics, Fourier, Spherical, Zonal, kernel_eigenvalues
+from tokenfield.measures.base import AbstractMeasure
+from tokenfield.measures.sampling import inverted, sample_sphere
+from tokenfield.measures.tokens import Tokens
+
+FINE = 1e-12
+"""A function's harmonics are raised until the last ones are this small beside the first."""
+NEGATIVE = 1e-6
+"""How far below zero, beside its largest value, a truncated series may dip and still pass for a density."""
+
+
+class AbstractDensity(AbstractMeasure):
+    r"""μ = f σ with $f = \sum_j f_j e_j$, σ the uniform probability measure and e_j orthonormal harmonics, $f_0 = 1$.
+
+    So f = 1 is the uniform measure. Calling a density, `mu(x)`, gives f at points of the sphere.
+    """
+
+    coefficients: eqx.AbstractVar[Float[Array, "*batch size"]]
+    axes: ClassVar = {"coefficients": ("mode",)}
+
+    @property
+    @abc.abstractmethod
+    def basis(self) -> AbstractHarmonics:
+        """The harmonics of the coefficients."""
+
+    @property
+    def d(self) -> int:
+        """The sphere is S^{d-1}."""
+        return self.basis.d
+
+    @property
+    def degree(self) -> int:
+        """The highest degree of the harmonics."""
+        return self.basis.degree
+
+    def at(self, coefficients: Float[Array, "*batch size"]) -> "AbstractDensity":
+        """The density of the same kind with other coefficients, unchecked."""
+        return eqx.tree_at(lambda mu: mu.coefficients, self, coefficients)
+
+    def refined(self, degree: int) -> "AbstractDensity":
+        """The same density with harmonics up to another degree."""
+        return self.at(self.basis.resize(self.coefficients, degree))
+
+    def __call__(self, x: Any) -> np.ndarray:
+        """f at points x of shape (m, d) on the sphere; on the circle also at angles of shape (m,)."""
+        return self.basis.evaluate(np.asarray(self.coefficients), self._points(x))
+
+    def _points(self, x: Any) -> np.ndarray:
+        points = np.asarray(check.real_array("x", x), float)
+        if points.ndim != 2 or points.shape[1] != self.d:
+            raise InputError(f"Argument `x` must have shape (m, d) with d = {self.d}, but has shape {points.shape}.")
+        return points
+
+    # What the density is like
+
+    @property
+    def values(self) -> Float[Array, "*batch m"]:
+        """f on the grid of the basis."""
+        return self.basis.synthesize(self.coefficients)
+
+    @property
+    def least(self) -> Float[Array, "*batch"]:
+        """The least value of f on the grid: negative where modes are missing."""
+        return jnp.min(self.values, axis=-1)
+
+    @property
+    def mass(self) -> Float[Array, "*batch"]:
+        """∫ f dσ, which is 1."""
+        return self.coefficients[..., 0]
+
+    @property
+    def tail(self) -> Float[Array, "*batch"]:
+        """The norm of the last eighth of the degrees beside that of all: how well the modes resolve the density."""
+        last = self.basis.degrees > 0.875 * self.degree
+        size = lambda c: jnp.sqrt(jnp.sum(c**2, axis=-1))
+        return size(self.coefficients * last) / size(self.coefficients)
+
+    @property
+    @abc.abstractmethod
+    def mean(self) -> Float[Array, "*batch d"]:
+        """∫ x dμ."""
+
+    @property
+    def order(self) -> Float[Array, "*batch"]:
+        """R = |∫ x dμ|, the order parameter."""
+        return jnp.linalg.norm(self.mean, axis=-1)
+
+    @property
+    def entropy(self) -> Float[Array, "*batch"]:
+        """-∫ f log f dσ: 0 for the uniform measure, negative for all others."""
+        f = jnp.maximum(self.values, 0.0)
+        return -self.basis.integrate(f * jnp.log(jnp.where(f > 0, f, 1.0)))
+
+    def energy(self, beta: Scalar, scaled: bool = False) -> Float[Array, "*batch"]:
+        r"""$E_β(μ) = \frac1{2β}\iint e^{β⟨x,y⟩} dμ dμ = \frac1{2β}\sum_j c_{l_j} f_j^2$; times e^{-β} if `scaled`.
+
+        >>> bool(abs(CircleDensity.uniform().energy(1.0) - 0.6330329388) < 1e-9)        # I_0(1)/2
+        True
+        """
+        β = check.scalar("beta", beta)
+        c = kernel_eigenvalues(β, self.d, self.degree)
+        total = jnp.sum(c.ratio[self.basis.degrees] * self.coefficients**2, axis=-1)
+        return jnp.exp(c.log_first - (β if scaled else 0.0)) * total / (2 * β)
+
+    def free_energy(self, flow: Any) -> Float[Array, "*batch"]:
+        r"""$\frac1κ \int f \log f \,dσ - \frac V2 \iint \frac{e^{β⟨x,y⟩} - 1}{β} dμ dμ$, which noisy USA lets fall.
+
+        [rigollet2025, section 7]. The flow gives β, V and κ; without noise the first term is nothing.
+        """
+        noise = 0.0 if flow.kappa is None else self.entropy / flow.kappa
+        return -0.5 * flow.attention.interaction(self.coefficients, self.basis) - noise
+
+    # Tokens from a density
+
+    @abc.abstractmethod
+    def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
+        """n independent tokens of this law, by inverting its distribution function."""
+
+    def plot(self, path: Any = None) -> Any:
+        """A picture of the density, written to `path` or returned as a figure."""
+        from tokenfield.draw.measures import picture_of
+
+        return picture_of(self, path)
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if check.traced(self) or self.coefficients.ndim > 1:
+            return f"{name}(d={self.d}, degree={self.degree})"
+        return f"{name}(d={self.d}, degree={self.degree}, R={float(self.order):.4g}, entropy={float(self.entropy):.4g})"
+
+
+class CircleDensity(AbstractDensity):
+    r"""A density on the circle by its Fourier series $f = 1 + \sqrt2 \sum_k (a_k \cos kθ + b_k \sin kθ)$, with respect to
+    dθ/2π. `coefficients` are 1, a_1, b_1, a_2, b_2, ...
+
+    >>> mu = CircleDensity.von_mises(concentration=2.0)
+    >>> bool(abs(mu.order - 0.6977746579) < 1e-9)                           # I_1(2)/I_0(2)
+    True
+    >>> CircleDensity.from_function(lambda θ: 1 + 0.5 * np.cos(3 * θ)).coefficients.shape
+    (33,)
+    """
+
+    coefficients: Float[Array, "*batch size"]
+
+    def __init__(self, coefficients: Vector):
+        coefficients = _coefficients(coefficients)
+        if len(coefficients) < 3 or len(coefficients) % 2 == 0:
+            raise InputError(
+                "A CircleDensity needs coefficients 1, a_1, b_1, ..., a_k, b_k: an odd number, 3 or more, but has "
+                f"{len(coefficients)}."
+            )
+        self.coefficients = coefficients
+        refuse_negative(self)
+
+    @property
+    def basis(self) -> Fourier:
+        return Fourier((self.coefficients.shape[-1] - 1) // 2)
+
+    @property
+    def mean(self) -> Float[Array, "*batch 2"]:
+        return self.coefficients[..., 1:3] / 2**0.5
+
+    def _points(self, x: Any) -> np.ndarray:
+        points = np.asarray(check.real_array("x", x), float)
+        return circle_points(points) if points.ndim == 1 else super()._points(points)
+
+    @staticmethod
+    def uniform(degree: Whole = 32) -> "CircleDensity":
+        """The uniform measure."""
+        return CircleDensity(np.eye(1, Fourier(degree).size)[0])
+
+    @staticmethod
+    def wave(amplitude: Scalar = 0.1, k: Whole = 1, degree: Whole = 32) -> "CircleDensity":
+        """f = 1 + amplitude·cos kθ.
+
+        >>> CircleDensity.wave(0.5, k=2)([0.0]).item()
+        1.5
+        """
+        return CircleDensity.from_function(lambda θ: 1 + amplitude * np.cos(k * θ), max(degree, 2 * k))
+
+    @staticmethod
+    def von_mises(concentration: Scalar, angle: Scalar = 0.0, degree: Whole = None) -> "CircleDensity":
+        """f ∝ e^{concentration·cos(θ - angle)}."""
+        return CircleDensity.from_function(lambda θ: np.exp(concentration * (np.cos(θ - angle) - 1)), degree)
+
+    @staticmethod
+    def from_function(function: Callable, degree: Whole = None) -> "CircleDensity":
+        """From a positive function of the angle, not necessarily of mass 1; degree found when left out."""
+        f = lambda basis: function(np.arctan2(basis.points[:, 1], basis.points[:, 0]))
+        return CircleDensity(_series(f, Fourier(32), degree, most=MOST[Fourier]))
+
+    @staticmethod
+    def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None) -> "CircleDensity":
+        """Tokens smoothed by the heat kernel of width `bandwidth` (n^{-1/5} when left out): positive, mass 1."""
+        return CircleDensity(_smoothed(mu, Fourier(1), bandwidth, degree))
+
+    def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
+        rng, n = _draws(n, seed)
+        θ = np.linspace(-np.pi, np.pi, 32 * max(self.degree, 64) + 1)
+        return Tokens(circle_points(inverted(θ, self(θ), rng.random(n))))
+
+
+class SphereDensity(AbstractDensity):
+    r"""A density on S² by its spherical harmonics; or, with `zonal=True`, on S^{d-1} for any d one that depends only on
+    the height t = x_1, by its Gegenbauer series. Coefficients refer to orthonormal harmonics (see `tokenfield.harmonics`),
+    the first is 1.
+
+    >>> mu = SphereDensity.von_mises(concentration=3.0)
+    >>> bool(abs(mu.order - (1 / np.tanh(3.0) - 1 / 3)) < 1e-9)              # Langevin's function
+    True
+    >>> SphereDensity.von_mises(concentration=3.0, d=8, zonal=True).mean.shape
+    (8,)
+    """
+
+    coefficients: Float[Array, "*batch size"]
+    dimension: int = eqx.field(static=True)
+    zonal: bool = eqx.field(static=True)
+
+    def __init__(self, coefficients: Vector, d: Whole = 3, zonal: bool = False):
+        self.dimension, self.zonal = check.whole("d", d, 2, "the sphere is S^{d-1}"), bool(zonal)
+        if not zonal and d != 3:
+            raise InputError(
+                f"Densities that are not zonal live on S², d = 3, but d = {d}. On the circle use CircleDensity, in other "
+                "dimensions zonal=True or Tokens."
+            )
+        self.coefficients = _coefficients(coefficients)
+        size = len(self.coefficients)
+        if size < 2 or not zonal and round(size**0.5) ** 2 != size:
+            raise InputError(
+                f"Argument `coefficients` must hold all harmonics up to a degree L ≥ 1: L + 1 of them if zonal, (L+1)² "
+                f"otherwise, but there are {size}."
+            )
+        refuse_negative(self)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {"d": self.dimension, "zonal": self.zonal}
+
+    @property
+    def basis(self) -> Spherical | Zonal:
+        size = self.coefficients.shape[-1]
+        return Zonal(self.dimension, size - 1) if self.zonal else Spherical(round(size**0.5) - 1)
+
+    @property
+    def mean(self) -> Float[Array, "*batch d"]:
+        first = self.coefficients / self.d**0.5
+        if not self.zonal:
+            return first[..., jnp.array([2, 3, 1])]
+        return jnp.pad(first[..., 1:2], [(0, 0)] * (first.ndim - 1) + [(0, self.d - 1)])
+
+    @staticmethod
+    def uniform(degree: Whole = 32, d: Whole = 3, zonal: bool = False) -> "SphereDensity":
+        """The uniform measure."""
+        return SphereDensity(np.eye(1, _sphere(degree, d, zonal).size)[0], d, zonal)
+
+    @staticmethod
+    def wave(
+        amplitude: Scalar = 0.1, l: Whole = 1, degree: Whole = 32, d: Whole = 3, zonal: bool = False
+    ) -> "SphereDensity":
+        """f = 1 + amplitude·P_l(t), P_l the zonal harmonic of degree l with P_l(1) = 1 and t the height along the axis: x_1
+        if zonal, x_3 otherwise.
+
+        >>> bool(abs(SphereDensity.wave(0.5, l=2)([[0.0, 0.0, 1.0]])[0] - 1.5) < 1e-12)
+        True
+        """
+        basis = _sphere(max(degree, 2 * l), d, zonal)
+        pole = np.eye(1, d, 0 if zonal else 2)
+        coefficients = np.eye(1, basis.size)[0]
+        index = int(np.searchsorted(basis.degrees, l))
+        coefficients[index] = amplitude / basis.evaluate(np.eye(basis.size)[index], pole)[0]
+        return SphereDensity(coefficients, d, zonal)
+
+    @staticmethod
+    def von_mises(
+        concentration: Scalar, axis: Vector = None, degree: Whole = None, d: Whole = 3, zonal: bool = False
+    ) -> "SphereDensity":
+        """f ∝ e^{concentration·<x, axis>}; the axis is e_1 for zonal densities, the third otherwise unless given."""
+        if zonal and axis is not None:
+            raise InputError("A zonal density has the axis e_1; leave `axis` out.")
+        pole = np.eye(1, d, 0 if zonal else 2)[0] if axis is None else np.asarray(axis, float)
+        pole = pole / np.linalg.norm(pole)
+        return SphereDensity._of_points(lambda x: np.exp(concentration * (x @ pole - 1)), degree, d, zonal)
+
+    @staticmethod
+    def from_function(function: Callable, degree: Whole = None, d: Whole = 3, zonal: bool = False) -> "SphereDensity":
+        """From a positive function of points x (m, d), or if zonal of the height t (m,); not necessarily of mass 1; the
+        degree is found when left out."""
+        return SphereDensity._of_points((lambda x: function(x[:, 0])) if zonal else function, degree, d, zonal)
+
+    @staticmethod
+    def _of_points(function: Callable, degree: Any, d: int, zonal: bool) -> "SphereDensity":
+        basis = _sphere(16, d, zonal)
+        return SphereDensity(_series(lambda b: function(b.points), basis, degree, MOST[type(basis)]), d, zonal)
+
+    @staticmethod
+    def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None, zonal: bool = False) -> "SphereDensity":
+        """Tokens smoothed by the heat kernel of width `bandwidth` (n^{-1/(d+3)} when left out): positive, mass 1."""
+        return SphereDensity(_smoothed(mu, _sphere(1, mu.d, zonal), bandwidth, degree), mu.d, zonal)
+
+    def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
+        rng, n = _draws(n, seed)
+        return Tokens(sample_sphere(self.basis, np.asarray(self.coefficients), n, rng))
+
+
+MOST = {Fourier: 4096, Zonal: 768, Spherical: 128}
+"""The highest degree of each basis that is raised to."""
+
+
+def _sphere(degree: Any, d: Any, zonal: bool) -> Spherical | Zonal:
+    if not zonal and d != 3:
+        raise InputError(f"Densities that are not zonal live on S², d = 3, but d = {d}. Use zonal=True, or Tokens.")
+    return Zonal(d, degree) if zonal else Spherical(degree)
+
+
+def circle_points(θ: np.ndarray) -> np.ndarray:
+    return np.stack([np.cos(θ), np.sin(θ)], axis=-1)
+
+
+def _coefficients(coefficients: Any) -> Float[Array, " size"]:
+    array = check.finite("coefficients", check.real_array("coefficients", coefficients))
+    if array.ndim != 1:
+        raise InputError(f"Argument `coefficients` must be a list of numbers, but has shape {array.shape}.")
+    if not check.traced(array) and abs(float(array[0]) - 1) > 1e-9:
+        raise InputError(
+            f"The first coefficient is the mass and must be 1, but is {float(array[0]):.6g}. Divide by it, or use "
+            "from_function, which does."
+        )
+    return array
+
+
+def refuse_negative(mu: AbstractDensity) -> None:
+    if check.traced(mu.coefficients):
+        return
+    values = np.asarray(mu.values)
+    if values.min() < -NEGATIVE * values.max():
+        raise InputError(
+            f"A density must not be negative, but this one falls to {values.min():.3g}. If the function is positive, the "
+            "series is cut too short: give more modes (degree=...)."
+        )
+
+
+def _series(function: Callable, basis: Any, degree: Any, most: int) -> Float[Array, " size"]:
+    """Coefficients of a function on the grids of a basis, which is refined until it resolves the function."""
+    if degree is not None:
+        basis = basis.refined(degree)
+    while True:
+        values = np.asarray(function(basis), float)
+        if values.shape != basis.weights.shape or not np.isfinite(values).all():
+            raise InputError(
+                f"The function must give one finite number a point, shape {basis.weights.shape}, but gave shape "
+                f"{values.shape}{'' if np.isfinite(values).all() else ' with entries that are not finite'}."
+            )
+        if values.min() < 0:
+            raise InputError(f"A density must not be negative, but the function falls to {values.min():.3g}.")
+        if not values.max() > 0:
+            raise InputError("A density must have mass, but the function is zero everywhere.")
+        c = np.asarray(basis.analyze(jnp.asarray(values)))
+        last = float(np.max(np.abs(c[basis.degrees > 0.875 * basis.degree])) / abs(c[0]))
+        if degree is not None and last > NEGATIVE:
+            raise InputError(
+                f"Too few modes: at degree {basis.degree} the last coefficients are still {last:.1e} of the first. Give a "
+                "higher degree, or leave it out to have it found."
+            )
+        if degree is not None or last < FINE or 2 * basis.degree > most:
+            if last > NEGATIVE:
+                raise InputError(
+                    f"The function is not resolved by harmonics of degree {basis.degree}, the highest tried: the last "
+                    f"coefficients are {last:.1e} of the first. Smooth it, or use Tokens.quadrature."
+                )
+            return jnp.asarray(c / c[0])
+        basis = basis.refined(2 * basis.degree)
+
+
+def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, " size"]:
+    """Moments of tokens times e^{-l(l+d-2)h²/2}: the heat kernel of width h."""
+    if not isinstance(mu, Tokens) or mu.d != basis.d or not bool(jnp.all(abs(mu.radii - 1) < 1e-6)):
+        raise InputError(
+            f"from_tokens takes Tokens on the unit sphere of R^{basis.d}, but got {mu!r}. Use their directions: "
+            "Tokens(mu.directions, mu.w)."
+        )
+    h = mu.n ** (-1 / (mu.d + 3)) if bandwidth is None else check.number("bandwidth", bandwidth, positive=True)
+    enough = int(np.ceil(np.sqrt(-2 * np.log(FINE)) / h)) + 1
+    basis = basis.refined(min(enough, MOST[type(basis)]) if degree is None else degree)
+    damping = np.exp(0.5 * basis.laplacian * h**2)
+    if damping[-1] > 1e-3:
+        raise InputError(
+            f"Too few modes for a bandwidth of {h:.3g}: degree {basis.degree}, but {enough} are needed. Give a larger "
+            "bandwidth or a higher degree."
+        )
+    return jnp.asarray(damping * basis.moments(np.asarray(mu.x, float), np.asarray(mu.w, float)))
+
+
+def _draws(n: Any, seed: Any) -> tuple[np.random.Generator, int]:
+    n = check.whole("n", n, 1, "the number of tokens")
+    return np.random.default_rng(check.whole("seed", seed, 0, "the seed of the random numbers")), n
+
+
+KINDS = {
+    "circle_wave": CircleDensity.wave,
+    "circle_von_mises": CircleDensity.von_mises,
+    "sphere_wave": SphereDensity.wave,
+    "sphere_von_mises": SphereDensity.von_mises,
+}
+"""Densities by their names in a spec."""
