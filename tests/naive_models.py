@@ -61,6 +61,9 @@ def velocity(norm, x, w, t, heads, seen=None, block=None, tau=0.3, alpha=0.6):
         moved = x @ expm(t * p["V"]).T
         v = (kernel(kind, moved, w, p, seen) @ x - x) @ p["V"].T
         return v if block is None else mlp(v, block)
+    if norm == "trace_norm":
+        a, spread = gamma(x) + (0 if block is None else mlp(x, block)), x - w @ x
+        return a - np.sum(w @ (spread * a)) / np.sum(w @ spread**2) * x
     r = np.linalg.norm(x, axis=1, keepdims=True)
     θ = x / r
     a = gamma(θ) + (0 if block is None else mlp(θ, block))

@@ -41,6 +41,8 @@ def case(kind, norm, variant):
     w = rng.uniform(0.5, 2, N) if variant == "weighted" else np.ones(N)
     s = rng.permutation(N) / N
     w /= w.sum()
+    if norm == "trace_norm":
+        x /= np.sqrt(np.sum(w @ (x - w @ x) ** 2))
     heads = [(kind, parameters(kind, 1))] + ([("softmax", parameters("softmax", 2))] if variant == "two heads" else [])
     block = None
     if variant == "mlp":

@@ -58,16 +58,20 @@ _HOME = {
     "tokenfield.flow": ["Flow", "krause", "kuramoto", "mean_shift", "sa", "usa", "velocity"],
     "tokenfield.evolution": ["Collapsed", "collapsed", "evolve", "layers"],
     "tokenfield.status": ["Status"],
+    "tokenfield.theory": ["long_context"],
+    "tokenfield.stationary": ["stationary"],
     "tokenfield.trajectory": ["Trajectory"],
     "tokenfield.spec": ["Spec"],
 }
-_MODULES = ["errors", "observe"]
+_MODULES = ["errors", "harmonics", "observe", "theory"]
 _NAMES = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [*_NAMES, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
     from tokenfield import errors as errors
+    from tokenfield import harmonics as harmonics
     from tokenfield import observe as observe
+    from tokenfield import theory as theory
     from tokenfield.attention import L2 as L2
     from tokenfield.attention import Additive as Additive
     from tokenfield.attention import Causal as Causal
@@ -111,8 +115,10 @@ if TYPE_CHECKING:
     from tokenfield.parameters import PerLayer as PerLayer
     from tokenfield.parameters import Schedule as Schedule
     from tokenfield.spec import Spec as Spec
+    from tokenfield.stationary import stationary as stationary
     from tokenfield.status import Status as Status
     from tokenfield.summation import Dense as Dense
+    from tokenfield.theory import long_context as long_context
     from tokenfield.trajectory import Trajectory as Trajectory
 
 

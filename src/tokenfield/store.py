@@ -9,13 +9,12 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tokenfield import config
 from tokenfield.errors import StoreError
-from tokenfield.measures import Tokens
+from tokenfield.measures import MEASURES
 from tokenfield.status import Status
 from tokenfield.trajectory import Provenance, Trajectory
 
@@ -29,13 +28,17 @@ def to_xarray(run: Trajectory) -> "xarray.Dataset":
     import xarray
 
     run.refuse_batches("stored")
-    arrays = {"time": run.times, "x": run.states.x, "w": run.states.w, "s": run.states.s}
-    arrays = {name: np.asarray(array) for name, array in arrays.items() if array is not None}
-    axes = ("time", "token", "component")
+    mu = run.states
+    arrays = {name: np.asarray(array) for name, array in {"time": run.times, **mu.arrays}.items()}
     return xarray.Dataset(
-        {name: (axes[: array.ndim], array) for name, array in arrays.items() if name != "time"},
+        {name: (("time", *axes), arrays[name]) for name, axes in mu.axes.items() if name in arrays},
         coords={"time": arrays["time"]},
-        attrs={"tokenfield": FORMAT, "checksum": _checksum(arrays), "run": json.dumps(run.describe())},
+        attrs={
+            "tokenfield": FORMAT,
+            "checksum": _checksum(arrays),
+            "measure": json.dumps({"kind": type(mu).__name__, **mu.plain}),
+            "run": json.dumps(run.describe()),
+        },
     )
 
 
@@ -97,18 +100,21 @@ def _read(place: Path) -> Trajectory:
         if data.attrs.get("tokenfield") != FORMAT:
             raise StoreError(f"expected a tokenfield run of format {FORMAT}, found {data.attrs.get('tokenfield')}")
         known: dict[str, Any] = json.loads(data.attrs["run"])
-        arrays = {name: data[name].values for name in ("time", "x", "w", "s") if name in data}
+        plain: dict[str, Any] = json.loads(data.attrs.get("measure", '{"kind": "Tokens"}'))
+        kind = MEASURES[plain.pop("kind")]
+        arrays = {name: data[name].values for name in ("time", *kind.axes) if name in data}
         if _checksum(arrays) != data.attrs["checksum"]:
             raise StoreError("its numbers do not match their checksum")
     arrays = {name: jnp.asarray(values) for name, values in arrays.items()}
-    states = jax.vmap(Tokens)(arrays["x"], arrays["w"], arrays.get("s"))
+    times = arrays.pop("time")
+    states = kind.restore(arrays, **plain)
     status, flow = Status[known.pop("status")], known.pop("flow")
     steps, accepted = known.pop("steps"), known.pop("accepted")
     return Trajectory(
-        times=arrays["time"],
+        times=times,
         states=states,
         flow=None if flow is None else config.decode(flow),
-        reached=jnp.asarray(known.pop("reached"), arrays["x"].dtype),
+        reached=jnp.asarray(known.pop("reached"), times.dtype),
         code=jnp.asarray(int(status)),
         steps=jnp.asarray(steps),
         accepted=jnp.asarray(accepted),
@@ -118,9 +124,8 @@ def _read(place: Path) -> Trajectory:
 
 def _checksum(arrays: dict[str, Any]) -> int:
     total = 0
-    for name in ("time", "x", "w", "s"):
-        if name in arrays:
-            total = zlib.crc32(np.ascontiguousarray(arrays[name]).tobytes(), total)
+    for array in arrays.values():
+        total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
     return total
 
 

@@ -17,7 +17,6 @@ from tokenfield import _checks as check
 from tokenfield import config
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
-from tokenfield.measures import Tokens
 from tokenfield.status import Status
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class Trajectory(eqx.Module):
     def __getattr__(self, name: str) -> Any:
         """The measure's own quantities, at every saved time."""
         states = self.__dict__.get("states")
-        if name.startswith("_") or states is None or not hasattr(type(states), name) and name not in states.__dict__:
+        if name.startswith("_") or states is None or (not hasattr(type(states), name) and name not in states.__dict__):
             raise AttributeError(f"Neither a run nor its {type(states).__name__} states have {name!r}.")
         return getattr(states, name)
 
@@ -143,13 +142,12 @@ class Trajectory(eqx.Module):
         before = int(np.searchsorted(times, t, side="right")) - 1
         if times[before] == t:
             return self[before]
-        noisy = self.flow is not None and self.flow.kappa is not None and self.provenance.noise is not None
-        if noisy and isinstance(self.states, Tokens):
+        if self.provenance.solver == "splitting":
             raise InputError(
                 f"t = {t:g} is not a saved time, and noise is not drawn twice alike between saved times. Save that time too: "
                 "evolve(..., save=times)."
             )
-        if self.flow is None or self.provenance.solver not in SOLVERS:
+        if self.flow is None or self.provenance.solver not in (*SOLVERS, "etd4"):
             raise InputError(
                 f"t = {t:g} is not a saved time, and the run does not know its flow and solver to solve it again. "
                 f"The nearest saved times are {times[before]:g} and {times[min(before + 1, len(times) - 1)]:g}."

@@ -114,7 +114,7 @@ def evolve(
         atol=atol,
         summation=motion.sums,
         origin=getattr(mu0, "origin", None),
-        noise=None if flow.kappa is None or check.traced(seed) else int(seed),
+        noise=int(seed) if isinstance(motion, NoisyParticles) and not check.traced(seed) else None,
     )
     if not isinstance(adjoint, str) or adjoint not in ADJOINTS:
         raise InputError(f"Unknown adjoint {adjoint!r}. {suggest(adjoint, ADJOINTS)}")

@@ -11,7 +11,7 @@ from tokenfield.parameters import at_time
 
 
 class Cosine(AbstractMotion):
-    """Equiangular tokens: the equations of log(1 - ρ) and r  [rigollet2025, section 6]."""
+    """Equiangular tokens: the equations of u = log[(1 + (n-1)ρ)/(1 - ρ)] and r  [rigollet2025, section 6]."""
 
     flow: Flow
     start: Equiangular
@@ -27,10 +27,10 @@ class Cosine(AbstractMotion):
     @property
     def first(self) -> State:
         r = jnp.where(self.flow.normalization.confines, 1.0, self.start.r)
-        return jnp.stack([self.start.log_gap, r])[:, None]
+        return jnp.stack([self.start.alignment, r])[:, None]
 
     def measure(self, y: State) -> Equiangular:
-        return Equiangular(log_gap=y[0, 0], r=y[1, 0], n=self.start.n)
+        return self.start.at(y[0, 0], y[1, 0])
 
     def rate(self, t: Any, y: Any, memory: Any) -> Any:
         flow = at_time(self.flow, t)

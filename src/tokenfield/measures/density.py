@@ -239,7 +239,7 @@ class SphereDensity(AbstractDensity):
             )
         self.coefficients = _coefficients(coefficients)
         size = len(self.coefficients)
-        if size < 2 or not zonal and round(size**0.5) ** 2 != size:
+        if size < 2 or (not zonal and round(size**0.5) ** 2 != size):
             raise InputError(
                 f"Argument `coefficients` must hold all harmonics up to a degree L ≥ 1: L + 1 of them if zonal, (L+1)² "
                 f"otherwise, but there are {size}."

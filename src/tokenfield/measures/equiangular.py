@@ -73,7 +73,7 @@ class Equiangular(AbstractMeasure):
     @property
     def rho(self) -> Float[Array, "*batch"]:
         """The common cosine ρ."""
-        return -jnp.expm1(self.log_gap)
+        return 0.0 - jnp.expm1(self.log_gap)
 
     @property
     def spread(self) -> Float[Array, "*batch"]:
@@ -83,7 +83,20 @@ class Equiangular(AbstractMeasure):
     @property
     def excess(self) -> Float[Array, "*batch"]:
         """1 + (n-1)ρ, which is n|mean|²/r²: n when all have met, 0 for a regular simplex."""
-        return jnp.maximum(self.n - (self.n - 1) * self.gap, 0.0)
+        return jnp.maximum(1 + (self.n - 1) * self.rho, 0.0)
+
+    @property
+    def alignment(self) -> Float[Array, "*batch"]:
+        """u = log[(1 + (n-1)ρ)/(1 - ρ)], from -∞ for a regular simplex to ∞ when all have met. Attention moves it at the
+        rate 2nq, whatever ρ; with it ρ has all its digits at both ends, also where it is of order 1/n."""
+        return jnp.maximum(jnp.log(self.excess) - self.log_gap, -1e5)
+
+    def at(self, alignment: Float[Array, ""], r: Float[Array, ""]) -> "Equiangular":
+        """The same number of tokens at another u and r: 1 - ρ = n/(n - 1 + e^u)."""
+        far = alignment > 30
+        near = jnp.log1p(jnp.expm1(jnp.where(far, 0.0, alignment)) / self.n)
+        beyond = jnp.logaddexp(jnp.log(self.n - 1), alignment) - jnp.log(self.n)
+        return Equiangular(log_gap=-jnp.where(far, beyond, near), n=self.n, r=r)
 
     def tokens(self, d: Any = None, seed: Any = None) -> Tokens:
         """Actual tokens in this position, in R^d (d = n when left out), randomly turned with a seed.

@@ -67,7 +67,7 @@ class AbstractNormalization(eqx.Module):
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """(d log(1-ρ)/dt, ṙ) of equiangular tokens."""
+        """(u̇, ṙ) of equiangular tokens, u = log[(1 + (n-1)ρ)/(1 - ρ)] their alignment."""
         raise InputError(
             f"{type(self).__name__} normalization has no equation for equiangular tokens; move actual tokens instead."
         )
@@ -131,15 +131,15 @@ class AbstractLayerNorm(AbstractNormalization):
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        r"""With a_i = pθ_i + qΣ_{j≠i}θ_j and a drive u = φa: $\frac{d}{dt}\log(1-ρ) = -2φq(1+(n-1)ρ)/r$, $\dot r = φ⟨θ, a⟩$;
-        on the sphere the same with r = 1 and ṙ = 0  [rigollet2025, section 6.2]."""
+        r"""With a_i = pθ_i + qΣ_{j≠i}θ_j and a drive φa: $\dot ρ = 2φq(1-ρ)(1+(n-1)ρ)/r$, which is $\dot u = 2nφq/r$, and
+        $\dot r = φ⟨θ, a⟩$; on the sphere the same with r = 1 and ṙ = 0  [rigollet2025, section 6.2]."""
         if self.gain is not None:
             raise InputError("A gain turns equiangular tokens; leave it out, or move actual tokens.")
         p, q = attention.equiangular(eqx.tree_at(lambda nu: nu.r, mu, jnp.ones_like(mu.r)))
         φ = self._answer(t, jnp.sqrt(p**2 + (mu.n - 1) * q * (2 * p * mu.rho + q * (1 + (mu.n - 2) * mu.rho))))
         outward = φ * (p + (mu.n - 1) * q * mu.rho)
         on = self.on_sphere(t)
-        return -2 * φ * q * mu.excess / jnp.where(on, 1.0, mu.r), jnp.where(on, 0.0, outward)
+        return 2 * mu.n * φ * q / jnp.where(on, 1.0, mu.r), jnp.where(on, 0.0, outward)
 
     def _answer(self, t: Float[Array, ""], size: Float[Array, ""]) -> Float[Array, ""]:
         """φ with u(a) = φa for a field of size |a|: the drive stretches, it does not turn."""

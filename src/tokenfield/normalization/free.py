@@ -44,8 +44,8 @@ class Free(AbstractNormalization):
 
 
 def _linear_in_tokens(p: Array, q: Array, mu: Equiangular) -> tuple[Array, Array]:
-    """ẋ_i = p x_i + q Σ_{j≠i} x_j makes d log(1-ρ)/dt = -2q(1+(n-1)ρ) and ṙ = r(p + (n-1)qρ)."""
-    return -2 * q * mu.excess, mu.r * (p + (mu.n - 1) * q * mu.rho)
+    """ẋ_i = p x_i + q Σ_{j≠i} x_j makes u̇ = 2nq and ṙ = r(p + (n-1)qρ)."""
+    return 2 * mu.n * q, mu.r * (p + (mu.n - 1) * q * mu.rho)
 
 
 class Rescaled(AbstractNormalization):

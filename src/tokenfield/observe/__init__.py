@@ -9,6 +9,8 @@
 from tokenfield.observe.clustering import Clusters as Clusters
 from tokenfield.observe.clustering import clusters as clusters
 from tokenfield.observe.energies import energy as energy
+from tokenfield.observe.energies import entropy as entropy
+from tokenfield.observe.energies import free_energy as free_energy
 from tokenfield.observe.matrices import attention_matrix as attention_matrix
 from tokenfield.observe.matrices import effective_rank as effective_rank
 from tokenfield.observe.overlap import mean_overlap as mean_overlap

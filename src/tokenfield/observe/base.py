@@ -7,16 +7,20 @@ import equinox as eqx
 import jax
 
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
+from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.trajectory import Trajectory
 
 
-def states(thing: Any) -> Tokens:
-    """The measure itself, or the batched measures of a trajectory."""
-    if isinstance(thing, Trajectory):
-        return thing.states
-    if isinstance(thing, Tokens):
-        return thing
+def states(thing: Any, kind: Any = Tokens) -> Any:
+    """The measure itself, or the batched measures of a trajectory; of tokens, or of another kind of measure."""
+    mu = thing.states if isinstance(thing, Trajectory) else thing
+    if isinstance(mu, kind):
+        return mu
+    if isinstance(mu, AbstractMeasure):
+        raise InputError(
+            f"This observable is not one of a {type(mu).__name__}. A measure's own "
+            "quantities are its attributes, at one time or along a run: run.rho, run.cov, run.order, run.entropy."
+        )
     raise InputError(
         f"Observables take a measure (Tokens) or a run (Trajectory), but got {type(thing).__name__}. "
         "For points of shape (n, d), write Tokens(points)."

@@ -9,8 +9,8 @@ from jaxtyping import Array, Float
 from tokenfield import _checks as check
 from tokenfield.attention import Softmax, Unnormalized
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
-from tokenfield.observe.base import each
+from tokenfield.measures import AbstractDensity, Tokens
+from tokenfield.observe.base import each, states
 from tokenfield.summation import Dense
 from tokenfield.trajectory import Trajectory
 
@@ -27,6 +27,9 @@ def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*tim
     1.847264
     """
     beta = check.scalar("beta", beta)
+    mu = thing.states if isinstance(thing, Trajectory) else thing
+    if isinstance(mu, AbstractDensity):
+        return mu.energy(beta, scaled)
     value = each(_energy, thing, beta, scaled)
     if not check.traced(value) and not bool(jnp.all(jnp.isfinite(value))):
         raise InputError(
@@ -34,6 +37,31 @@ def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*tim
             "multiplied by exp(-β)."
         )
     return value
+
+
+def entropy(thing: Any) -> Float[Array, "*time"]:
+    """-∫ f log f dσ of a density f with respect to the uniform measure σ: 0 when uniform, negative otherwise.
+
+    >>> import tokenfield as tkf
+    >>> float(entropy(tkf.CircleDensity.uniform()))
+    0.0
+    """
+    return states(thing, AbstractDensity).entropy
+
+
+def free_energy(thing: Any, flow: Any = None) -> Float[Array, "*time"]:
+    r"""$F(μ) = \frac1κ \int f \log f\,dσ - \frac V2 \iint \frac{e^{β⟨x,y⟩} - 1}{β} dμ dμ$ of a density, which falls along noisy
+    USA  [rigollet2025, section 7]. The flow gives β, V and κ: that of the run when left out.
+
+    >>> import tokenfield as tkf
+    >>> run = tkf.evolve(tkf.kuramoto(kappa=4.0), tkf.CircleDensity.wave(0.1), t=1.0, save=3)
+    >>> bool((free_energy(run)[1:] < free_energy(run)[:-1]).all())
+    True
+    """
+    flow = thing.flow if flow is None and isinstance(thing, Trajectory) else flow
+    if flow is None:
+        raise InputError("The free energy needs a flow with its β and κ: free_energy(mu, tkf.usa(1.0, kappa=4.0)).")
+    return states(thing, AbstractDensity).free_energy(flow)
 
 
 def _energy(mu: Tokens, beta: Float[Array, ""], scaled: bool) -> Float[Array, ""]:

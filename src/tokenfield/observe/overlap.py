@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
+from tokenfield.measures import AbstractDensity, Tokens
 from tokenfield.observe.base import each, states
 
 
@@ -81,8 +81,8 @@ def order_parameter(thing: Any) -> Float[Array, "*time"]:
     >>> float(order_parameter(Tokens([[1.0, 0.0], [1.0, 0.0]])))
     1.0
     """
-    mu = states(thing)
-    return jnp.linalg.norm(mu.at(mu.directions).mean, axis=-1)
+    mu = states(thing, Tokens | AbstractDensity)
+    return mu.order if isinstance(mu, AbstractDensity) else jnp.linalg.norm(mu.at(mu.directions).mean, axis=-1)
 
 
 def _two(mu: Tokens) -> None:

@@ -18,7 +18,7 @@ from tokenfield.spec.template import TEMPLATE as TEMPLATE
 
 if TYPE_CHECKING:
     from tokenfield.flow import Flow
-    from tokenfield.measures import Tokens
+    from tokenfield.measures import AbstractMeasure
     from tokenfield.trajectory import Trajectory
 
 
@@ -83,7 +83,7 @@ class Spec:
 
         return _validated(data, path.parent, blame)
 
-    def measure(self) -> "Tokens":
+    def measure(self) -> "AbstractMeasure":
         from tokenfield import measures
 
         with _blaming(self, "measure"):
@@ -104,14 +104,16 @@ class Spec:
     def run(self, *, progress: bool | None = None, watch: Any = None) -> "Trajectory":
         """Make the measure and the flow, and evolve."""
         from tokenfield.evolution import collapsed, evolve, layers
+        from tokenfield.measures import Tokens
 
         flow, measure, time = self.flow(), self.measure(), self.time
-        with _blaming(self, "flow", "attention"):
-            flow.attention.check(measure.d)
-        with _blaming(self, "flow"):
-            flow.check(measure.d)
-        with _blaming(self, "measure"):
-            flow.settle(measure)
+        if isinstance(measure, Tokens):
+            with _blaming(self, "flow", "attention"):
+                flow.attention.check(measure.d)
+            with _blaming(self, "flow"):
+                flow.check(measure.d)
+            with _blaming(self, "measure"):
+                flow.settle(measure)
         with _blaming(self, "time" if time is not None else "layers"):
             if time is None:
                 assert self.layers is not None
@@ -127,6 +129,8 @@ class Spec:
                     rtol=time.rtol,
                     atol=time.atol,
                     max_steps=time.max_steps,
+                    step=time.step,
+                    seed=time.seed,
                     progress=progress,
                     watch=watch,
                 )

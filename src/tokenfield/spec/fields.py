@@ -53,18 +53,21 @@ class Time(Section):
     save: Annotated[Whole, pydantic.Field(ge=1)] | list[Real] = 200
     spacing: Literal["linear", "log"] = "linear"
     until: Literal["collapsed"] | None = None
-    solver: str = "tsit5"
+    solver: str | None = None
     rtol: Annotated[Real, pydantic.Field(gt=0)] | None = None
     atol: Annotated[Real, pydantic.Field(gt=0)] | None = None
     max_steps: Annotated[Whole, pydantic.Field(ge=1)] = 100_000
+    step: Annotated[Real, pydantic.Field(gt=0)] | None = None
+    seed: Annotated[Whole, pydantic.Field(ge=0)] = 0
 
     @pydantic.field_validator("solver")
     @classmethod
-    def _known_solver(cls, name: str) -> str:
+    def _known_solver(cls, name: str | None) -> str | None:
         from tokenfield.evolution import SOLVERS
 
-        if name.lower() not in SOLVERS:
-            raise ValueError(f"unknown solver {name!r}. {suggest(name, SOLVERS)}")
+        known = (*SOLVERS, "etd4", "splitting")
+        if name is not None and name.lower() not in known:
+            raise ValueError(f"unknown solver {name!r}. {suggest(name, known)}")
         return name
 
     @pydantic.model_validator(mode="after")
@@ -108,6 +111,7 @@ def spec_model() -> type[Section]:
         normalization=(_union(normalization.KINDS), ...),
         mlp=(_kind_model("mlp", MLP, named=False) | None, None),  # pyright: ignore
         reweighting=(_kind_model("fisher_rao", FisherRao, named=False) | None, None),  # pyright: ignore
+        kappa=(Annotated[Real, pydantic.Field(gt=0)] | None, None),
     )
     return pydantic.create_model(
         "spec",

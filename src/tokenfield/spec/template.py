@@ -9,8 +9,13 @@ kind = "uniform_sphere"     # or gaussian, uniform_box, orthonormal, equiangular
 n = 500                     # number of tokens
 d = 3                       # dimension: tokens live in R^d, here on the sphere S²
 seed = 0
+# Other measures: equiangular_measure (rho, n), gaussian_measure (mean, cov), circle_wave, circle_von_mises, sphere_wave,
+# sphere_von_mises (densities)
 # kind = "file"             # tokens of your own: an .npy of shape (n, d), or an .npz with x and, if you like, w and s
 # path = "tokens.npy"
+
+# [flow]
+# kappa = 4.0               # noise of strength sqrt(2/kappa)
 
 [flow.attention]
 kind = "softmax"            # or unnormalized, l2, sinkhorn, sigmoid, linear, relu, hardmax, additive, krause, mean_shift
@@ -21,7 +26,8 @@ beta = 9.0                  # inverse temperature; a list has one value a layer
 # A causal mask:   kind = "causal"       attention = {kind = "softmax", beta = 9.0}
 
 [flow.normalization]
-kind = "post_ln"            # the sphere; or free, rescaled, pre_ln, peri_ln, mix_ln (tau), ngpt (alpha), sqrt_scaling
+kind = "post_ln"            # the sphere; or free, rescaled, pre_ln, peri_ln, mix_ln (tau), ngpt (alpha), sqrt_scaling,
+                            # trace_norm
 
 # [flow.mlp]                # beside attention, or around it
 # activation = "relu"
@@ -37,6 +43,7 @@ spacing = "linear"          # or log: equal ratios, for stories that slow down
 # solver = "tsit5"          # or dopri5, dopri8, kvaerno5 (implicit)
 # rtol = 1e-6
 # max_steps = 100000
+# seed = 0                  # of the noise; step = 0.01 fixes its steps
 
 # [layers]                  # instead of [time]: the discrete Transformer
 # depth = 24

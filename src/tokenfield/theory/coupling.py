@@ -1,0 +1,126 @@
+"""How strongly a flow couples harmonics: the few numbers of a flow that theory on the sphere needs."""
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from tokenfield import _checks as check
+from tokenfield.attention import Softmax, Unnormalized
+from tokenfield.errors import InputError
+from tokenfield.flow import Flow
+from tokenfield.harmonics import kernel_eigenvalues
+from tokenfield.normalization import PostLN
+from tokenfield.parameters import is_scheduled
+
+BUCKET = 512
+"""Eigenvalues are computed for this many degrees at a time, so that few sizes are ever compiled."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Coupling:
+    """A flow v = V ∫ e^{β<x,y> - log_unit} y dμ ("usa") or its softmax quotient ("sa") with noise κ (None: no noise)."""
+
+    kind: str
+    beta: float
+    V: float
+    log_unit: float
+    kappa: float | None
+
+    def strengths(self, d: int, degree: int) -> Float[np.ndarray, " {degree}+1"]:
+        """λ_l = V c_l/β (usa) or V (c_l/c_0)/β (sa) for l = 0..degree; λ_0 = 0. A density 1 + ε e_l has the potential ελ_l e_l."""
+        slope, _ = _slopes(self.beta, d, -(-(degree + 1) // BUCKET) * BUCKET)
+        return self.V * self.unit(d) * slope[: degree + 1]
+
+    def unit(self, d: int) -> float:
+        """What multiplies (c_l/β)/c_0: c_0 e^{-log_unit} for usa, 1 for sa."""
+        if self.kind == "sa":
+            return 1.0
+        exponent = _slopes(self.beta, d, BUCKET)[1] - self.log_unit
+        if abs(exponent) > 690:
+            raise InputError(
+                f"At β = {self.beta:g} the unnormalized kernel leaves the range of floating-point numbers. Measure time "
+                "in units of exp(-β): tkf.usa(beta, scaled=True)."
+            )
+        return math.exp(exponent)
+
+    def uniform_energy(self, d: int) -> float:
+        r"""-(V/2)(c_0 - 1)/β in the flow's unit: the free energy of the uniform state."""
+        β = self.beta
+        if abs(β) < 1e-3:  # c_0 - 1 = β²/2d + β⁴/8d(d+2) + ...
+            return -self.V / 2 * math.exp(-self.log_unit) * (β / (2 * d) + β**3 / (8 * d * (d + 2)))
+        return -self.V / 2 * (self.unit(d) - math.exp(-self.log_unit)) / β
+
+
+def coupling(flow: Any) -> Coupling:
+    """The coupling of a flow on the sphere whose matrices are multiples of the identity; everything else is refused.
+
+    >>> import tokenfield as tkf
+    >>> coupling(tkf.usa(3.0, Q=2.0, V=0.5))
+    Coupling(kind='usa', beta=6.0, V=0.5, log_unit=0.0, kappa=None)
+    """
+    attention = _attention(flow)
+    if not isinstance(flow.normalization, PostLN):
+        raise InputError(
+            f"This theory lives on the sphere and needs PostLN() normalization, but the flow has "
+            f"{type(flow.normalization).__name__}(). Use tkf.sa(beta) or tkf.usa(beta)."
+        )
+    for name, part in (("MLP", flow.mlp), ("reweighting", flow.reweighting)):
+        if part is not None:
+            raise InputError(
+                f"This theory knows flows of attention and noise alone, but this one has an {name}. Leave it out."
+            )
+    c = {name: _constant(name, getattr(attention, name)) for name in ("beta", "Q", "K", "V", "A")}
+    scaled = isinstance(attention, Unnormalized) and attention.scaled
+    return Coupling(
+        kind="usa" if isinstance(attention, Unnormalized) else "sa",
+        beta=c["beta"] * c["Q"] * c["K"] * c["A"],
+        V=c["V"],
+        log_unit=c["beta"] if scaled else 0.0,
+        kappa=_kappa(flow),
+    )
+
+
+def _attention(flow: Any) -> Softmax | Unnormalized:
+    if not isinstance(flow, Flow):
+        raise InputError(f"A Flow such as tkf.usa(beta=1.0) is needed, but got a {type(flow).__name__}.")
+    if not isinstance(flow.attention, Softmax | Unnormalized):
+        raise InputError(
+            f"This theory knows softmax and unnormalized attention, but the flow has {type(flow.attention).__name__}. "
+            "Use tkf.sa(beta) or tkf.usa(beta)."
+        )
+    return flow.attention
+
+
+def _constant(name: str, value: Any) -> float:
+    """A parameter as one number; None is the identity, 1."""
+    if value is None:
+        return 1.0
+    if is_scheduled(value):
+        raise InputError(f"Argument `{name}` must not change with depth here, but it does. Give it one value.")
+    if np.ndim(value):
+        raise InputError(
+            f"Argument `{name}` must be a multiple c·I of the identity, given as the number c, but is a matrix of shape "
+            f"{np.shape(value)}. Harmonics of one degree share one growth rate only then."
+        )
+    return check.number(name, value)
+
+
+def _kappa(flow: Flow) -> float | None:
+    value = getattr(flow, "kappa", None)
+    if is_scheduled(value):
+        raise InputError(
+            "The noise `kappa` of the flow must not change with depth here, but it does. Give it one value."
+        )
+    return None if value is None else check.number("kappa", value, positive=True)
+
+
+@functools.lru_cache(maxsize=64)
+def _slopes(beta: float, d: int, degree: int) -> tuple[Float[np.ndarray, " {degree}"], float]:
+    """(c_l/β)/c_0 for l = 0..degree-1, and log c_0."""
+    c = kernel_eigenvalues(jnp.asarray(beta), d, degree - 1)
+    return np.asarray(c.slope, float), float(c.log_first)

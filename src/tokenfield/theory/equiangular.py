@@ -1,0 +1,82 @@
+"""Equiangular tokens: how fast they start, how fast they finish, and what a long context does to them."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from tokenfield import _checks as check
+from tokenfield.attention import Softmax
+from tokenfield.errors import InputError
+from tokenfield.flow import Flow
+from tokenfield.measures import Equiangular
+from tokenfield.normalization import NGPT, AbstractLayerNorm, SqrtScaling
+from tokenfield.parameters import is_scheduled, scheduled
+
+
+def long_context(n: Any, rho: Any, gamma: Any) -> Float[Array, ""]:
+    r"""The cosine of two outputs of one softmax layer on n equiangular tokens of cosine ρ, at β = γ log n.
+
+    As n → ∞ it tends to 1 for γ < 1/(1-ρ), to 4ρ/(1+3ρ) at γ = 1/(1-ρ), and to ρ above  [rigollet2025, section 6.3].
+    n may be as large as 10¹⁶ and more. The output is the field alone, without the residual stream. Maps over arrays
+    with jax.vmap.
+
+    >>> [round(float(long_context(1e16, 0.5, gamma)), 4) for gamma in (1.0, 2.0, 3.0)]      # critical: 4ρ/(1+3ρ) = 0.8
+    [1.0, 0.8, 0.5]
+    """
+    gamma = check.scalar("gamma", gamma)
+    mu = Equiangular(rho=rho, n=n)
+    return output(Softmax(beta=gamma * jnp.log(mu.n)), mu).rho
+
+
+def output(attention: Any, mu: Equiangular) -> Equiangular:
+    r"""The outputs Γ(x_i) of an attention on equiangular tokens, which are equiangular again.
+
+    With Γ(x_i) = p x_i + q Σ_{j≠i} x_j: $1 - ρ' = (p-q)^2 (1-ρ) r^2/|Γ|^2$, so that a small 1 - ρ' keeps all its digits.
+    """
+    p, q = attention.equiangular(mu)
+    size = jnp.sqrt(p**2 + (mu.n - 1) * q * (2 * p * mu.rho + q * (1 + (mu.n - 2) * mu.rho)))
+    return Equiangular(log_gap=mu.log_gap + 2 * jnp.log(jnp.abs(p - q)) - 2 * jnp.log(size), n=mu.n, r=mu.r * size)
+
+
+def initial_speed(flow: Flow, n: Any, rho: Any = 0.0, r: Any = 1.0) -> Float[Array, ""]:
+    r"""$\dot ρ$ of n equiangular tokens of cosine ρ and length r at t = 0  [rigollet2025, section 6.2].
+
+    At ρ = 0 under softmax attention: Post-LN 2/(e^β+n-1), Pre-LN the same over r, Peri-LN $2/(r\sqrt{e^{2β}+n-1})$, nGPT
+    $2α_0/\sqrt{e^{2β}+n-1}$.
+
+    >>> import math, tokenfield as tkf
+    >>> bool(abs(initial_speed(tkf.sa(2.0), n=10) - 2 / (math.exp(2.0) + 9)) < 1e-12)
+    True
+    """
+    mu, zero = Equiangular(rho=rho, n=n, r=r), jnp.zeros(())
+    return mu.gap * mu.excess / mu.n * flow.normalization.equiangular(zero, mu, flow.attention)[0]
+
+
+def collapse_exponent(flow: Flow, t: Any) -> Float[Array, "*times"]:
+    r"""L(t) such that $1 - ρ$ falls like $e^{-L(t)}$, up to a factor, as t → ∞  [rigollet2025, section 6.2].
+
+    2t for SA, 2e^β t for USA, 2αt for nGPT with a constant α, 4√t for sqrt-scaling, and 2 log t, that is 1/t², where
+    tokens keep growing: Pre-LN, Peri-LN, Mix-LN. It follows from d log(1-ρ)/dt = -2|u|/r near the collapse, u what a layer
+    adds, and r ~ |u|t where LayerNorm does not follow.
+
+    >>> import tokenfield as tkf
+    >>> float(collapse_exponent(tkf.sa(5.0), 3.0)), float(collapse_exponent(tkf.Flow(tkf.Softmax(), tkf.SqrtScaling()), 9.0))
+    (6.0, 12.0)
+    """
+    scheme = flow.normalization
+    if not isinstance(scheme, AbstractLayerNorm):
+        raise InputError(
+            f"Collapse rates are known for schemes on directions (PostLN, PreLN, ...), not for {type(scheme).__name__}."
+        )
+    if scheduled(flow.attention) or is_scheduled(getattr(scheme, "alpha", None)):
+        raise InputError("Collapse rates are known for parameters that do not change with depth.")
+    t = jnp.asarray(check.real_array("t", t))
+    if not bool(jnp.asarray(scheme.on_sphere(jnp.inf))):
+        return 2 * jnp.log(t)
+    one_cluster = Equiangular(log_gap=-1e4, n=2)
+    p, q = flow.attention.equiangular(one_cluster)
+    pull = p + q
+    if isinstance(scheme, SqrtScaling):
+        return 4 * pull * jnp.sqrt(t)
+    return 2 * t * (scheme.alpha if isinstance(scheme, NGPT) else pull)
