@@ -195,8 +195,8 @@ def dot_product_parameters(beta: Any, Q: Any, K: Any, V: Any, A: Any = None) -> 
     return number_parameter("beta", beta), *(matrix_parameter(name, value) for name, value in named)
 
 
-def apply(matrix: Array | None, x: Float[Array, "n d"]) -> Float[Array, "n k"]:
-    """The matrix applied to every row; None is the identity, a number c is c·I."""
+def apply(matrix: Array | None, x: Float[Array, "*rows d"]) -> Float[Array, "*rows k"]:
+    """The matrix applied to a vector or to every row; None is the identity, a number c is c·I."""
     if matrix is None:
         return x
     return matrix * x if matrix.ndim == 0 else x @ matrix.T

@@ -2,6 +2,7 @@
 
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -11,6 +12,29 @@ from tokenfield._checks import Matrix, Vector, Whole
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 from tokenfield.measures.tokens import Tokens
+
+
+def _axes(cov: Float[Array, "*batch d d"]) -> tuple[Array, Array, Array]:
+    """Axes of Σ as columns, their lengths √λ, and 1/√λ; both zero where an eigenvalue is round-off."""
+    values, vectors = jnp.linalg.eigh(cov)
+    real = values > 8 * cov.shape[-1] * jnp.finfo(cov.dtype).eps * values[..., -1:]
+    size = jnp.sqrt(jnp.where(real, values, 1.0))
+    return vectors, jnp.where(real, size, 0.0)[..., None, :], jnp.where(real, 1 / size, 0.0)[..., None, :]
+
+
+@jax.custom_jvp
+def _factor(cov: Float[Array, "*batch d d"]) -> Float[Array, "*batch d d"]:
+    vectors, size, _ = _axes(cov)
+    return vectors * size
+
+
+@_factor.defjvp
+def _factor_jvp(primals, tangents):
+    """L̇ = (Σ̇ - PΣ̇/2) L⁻ᵀ, P the projection on the range of Σ: LL̇ᵀ + L̇Lᵀ = Σ̇ for changes that keep the rank, and no
+    division by differences of eigenvalues."""
+    vectors, size, inverse = _axes(primals[0])
+    onto = (vectors * (size > 0)) @ jnp.swapaxes(vectors, -1, -2)
+    return vectors * size, (tangents[0] - 0.5 * onto @ tangents[0]) @ (vectors * inverse)
 
 
 class Gaussian(AbstractMeasure):
@@ -88,11 +112,8 @@ class Gaussian(AbstractMeasure):
 
     @property
     def factor(self) -> Float[Array, "*batch d d"]:
-        """A square root: Σ = L Lᵀ, the columns of L along the axes of Σ, largest last."""
-        values, vectors = jnp.linalg.eigh(self.cov)
-        least = 8 * self.d * jnp.finfo(self.cov.dtype).eps * values[..., -1:]  # below, an eigenvalue is round-off
-        kept = jnp.where(values > least, values, 0.0)
-        return vectors * jnp.sqrt(jnp.where(kept > 0, kept, 1.0))[..., None, :] * (kept > 0)[..., None, :]
+        """A square root: Σ = L Lᵀ, the columns of L along the axes of Σ, largest last; those without extent are zero."""
+        return _factor(self.cov)
 
     @staticmethod
     def of(mu: Any) -> "Gaussian":

@@ -34,22 +34,17 @@ class ClosedForm:
     def blow_up_time(self) -> float:
         """t* = 1/λ_max(N) if that is positive; infinity otherwise."""
         top = float(self.rates.max())
-        return 1 / top if top > self._zero else float("inf")
+        return 1 / top if top > 0 else float("inf")
 
     @property
     def limit(self) -> Float[np.ndarray, "d d"] | None:
         """Σ(t → ∞): what M does not contract; None where the solution blows up."""
-        return None if np.isfinite(self.blow_up_time) else self._assemble((self.rates > -self._zero).astype(float))
+        return None if np.isfinite(self.blow_up_time) else self._assemble((self.rates == 0).astype(float))
 
     @property
     def limit_rank(self) -> int | None:
         """The rank of the limit; None where there is none."""
-        return None if np.isfinite(self.blow_up_time) else int(np.sum(self.rates > -self._zero) - self._flat)
-
-    @property
-    def _zero(self) -> float:
-        """Below this, a rate is round-off."""
-        return 1e-12 * float(np.abs(self.rates).max(initial=0.0))
+        return None if np.isfinite(self.blow_up_time) else int(np.sum(self.rates == 0) - self._flat)
 
     @property
     def _flat(self) -> int:
@@ -82,6 +77,7 @@ def closed_form(flow: Flow, mu: Gaussian) -> ClosedForm:
             )
     L = np.asarray(mu.factor, float)
     rates, axes = np.linalg.eigh(L.T @ M @ L)
+    rates[abs(rates) < 1e-12 * abs(rates).max()] = 0.0  # round-off
     return ClosedForm(L, rates, axes)
 
 
