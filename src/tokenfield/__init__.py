@@ -59,7 +59,7 @@ _HOME = {
     "tokenfield.evolution": ["Collapsed", "collapsed", "evolve", "layers"],
     "tokenfield.status": ["Status"],
     "tokenfield.theory": ["long_context"],
-    "tokenfield.stationary": ["stationary"],
+    "tokenfield.bifurcation": ["stationary"],
     "tokenfield.trajectory": ["Trajectory"],
     "tokenfield.spec": ["Spec"],
 }
@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from tokenfield.attention import Sinkhorn as Sinkhorn
     from tokenfield.attention import Softmax as Softmax
     from tokenfield.attention import Unnormalized as Unnormalized
+    from tokenfield.bifurcation import stationary as stationary
     from tokenfield.blocks import MLP as MLP
     from tokenfield.blocks import FisherRao as FisherRao
     from tokenfield.evolution import Collapsed as Collapsed
@@ -115,7 +116,6 @@ if TYPE_CHECKING:
     from tokenfield.parameters import PerLayer as PerLayer
     from tokenfield.parameters import Schedule as Schedule
     from tokenfield.spec import Spec as Spec
-    from tokenfield.stationary import stationary as stationary
     from tokenfield.status import Status as Status
     from tokenfield.summation import Dense as Dense
     from tokenfield.theory import long_context as long_context

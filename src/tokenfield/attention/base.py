@@ -73,8 +73,8 @@ class AbstractAttention(eqx.Module):
     def spectrum(self, d: int, degree: int) -> Any:
         """The eigenvalues of the kernel on harmonics, made once for `potential`."""
         raise InputError(
-            f"{type(self).__name__} attention on densities is not available: densities move under Softmax and Unnormalized "
-            "attention with numbers for Q, K, V and A. For this one, move tokens: density.sample(n) or Tokens.quadrature."
+            f"{type(self).__name__} attention on densities is not available: densities move under Softmax, Unnormalized "
+            "and Linear attention with numbers for Q, K, V and A. For this one, move tokens: density.sample(n)."
         )
 
     def potential(

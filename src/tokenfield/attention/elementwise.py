@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
 from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, scale, times
+from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, number_parameter
 from tokenfield.summation import AbstractSummation
@@ -83,6 +84,15 @@ class Linear(AbstractDotProduct):
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return kernel_pair(self, lambda score: score, mu)
+
+    def spectrum(self, d: int, degree: int) -> Array:
+        """∫ β<x,y> y dμ is the gradient of (β/2) ∫ <x,y>² dμ, which has harmonics of degree 2 alone: β/d(d+2)."""
+        return self.coupling() / (d * (d + 2)) * (jnp.arange(degree + 1) == 2)
+
+    def potential(
+        self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Array
+    ) -> Float[Array, "*batch size"]:
+        return scale(self.V, spectrum[basis.degrees] * f)
 
 
 class ReLU(AbstractDotProduct):

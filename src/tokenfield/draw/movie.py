@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 
 from tokenfield import _checks as check
-from tokenfield.draw.view import FAINT, INK, PAPER, Painter, course, time_axis
+from tokenfield.draw.measures import panel_of
+from tokenfield.draw.page import BLUE, RED, bare
+from tokenfield.draw.view import INK, PAPER, Painter, course, time_axis
 from tokenfield.errors import InputError, StoreError
 from tokenfield.evolution.progress import Progress
+from tokenfield.measures import Tokens
 from tokenfield.trajectory import Trajectory
 
 FPS = 25
+TURN = 0.6
+"""By how much a scene in space turns in the course of a movie."""
 
 
 def animation(run: Trajectory, path: str | os.PathLike, *, seconds: Any = 8.0, progress: bool | None = None) -> Path:
@@ -70,15 +75,27 @@ def _scene(run: Trajectory) -> tuple[Any, Any]:
 
     figure = Figure(figsize=(6.4, 7.2), facecolor=PAPER)
     ax = figure.add_axes((0.04, 0.17, 0.92, 0.77))
+    draw, curve = (_tokens if isinstance(run.states, Tokens) else _panel)(run, ax)
+    title = figure.text(0.5, 0.955, "", ha="center", fontsize=13, color=INK)
+    mark = _strip(run, figure, curve)
+
+    def show(i: int, share: float) -> None:
+        draw(i, TURN * share)
+        title.set_text(f"t = {float(run.times[i]):.3f}")
+        mark(i)
+
+    return figure, show
+
+
+def _tokens(run: Trajectory, ax: Any) -> tuple[Any, Any]:
+    """A function that draws the tokens at saved state i in a scene that has turned, and the curve of the strip."""
     painter = Painter(run, size=900)
     behind = painter.view.backdrop(ax)
     dots = ax.scatter([], [], linewidths=0, zorder=2)
-    title = figure.text(0.5, 0.955, "", ha="center", fontsize=13, color=INK)
-    mark = _strip(run, figure)
 
-    def show(i: int, share: float) -> None:
+    def draw(i: int, turn: float) -> None:
         nonlocal behind
-        turn = 0.6 * share if painter.view.name == "space" else 0.0
+        turn = turn if painter.view.name == "space" else 0.0
         if painter.globe:
             for artist in behind:
                 artist.remove()
@@ -87,25 +104,34 @@ def _scene(run: Trajectory) -> tuple[Any, Any]:
         dots.set_offsets(cloud.places)
         dots.set_sizes(cloud.areas)
         dots.set_facecolor(cloud.paint.tolist())
-        title.set_text(f"t = {float(run.times[i]):.3f}")
-        mark(i)
 
-    return figure, show
+    return draw, course(run)
 
 
-def _strip(run: Trajectory, figure: Any) -> Any:
+def _panel(run: Trajectory, ax: Any) -> tuple[Any, Any]:
+    """The same for measures that are not tokens: drawn anew, state by state."""
+    panel = panel_of(run.states, np.asarray(run.times))
+    if panel.framed:  # numbers need room
+        ax.set_position((0.13, 0.26, 0.8, 0.66))
+
+    def draw(i: int, turn: float) -> None:
+        ax.clear()
+        panel.draw(ax, i, turn - TURN / 2 if panel.turns else 0.0)  # what matters faces the reader half-way
+
+    return draw, panel.course
+
+
+def _strip(run: Trajectory, figure: Any, curve: tuple[str, np.ndarray] | None) -> Any:
     """How far the run has come against time, with a mark that moves."""
-    curve = course(run)
     if curve is None:
         return lambda i: None
     ax = figure.add_axes((0.13, 0.085, 0.8, 0.075))
     times, (name, values) = np.asarray(run.times), curve
-    ax.plot(times, values, color="#4477aa", lw=1.4)
-    (dot,) = ax.plot([times[0]], [values[0]], "o", color="#ee6677", ms=6)
+    ax.plot(times, values, color=BLUE, lw=1.4)
+    (dot,) = ax.plot([times[0]], [values[0]], "o", color=RED, ms=6)
     time_axis(ax, times)
     ax.set_xlabel("t", fontsize=9, labelpad=1)
     ax.set_ylabel(name.replace(" ", "\n", 1), fontsize=8)
     ax.tick_params(labelsize=8)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(FAINT)
+    bare(ax)
     return lambda i: dot.set_data([times[i]], [values[i]])

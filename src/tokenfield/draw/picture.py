@@ -1,76 +1,58 @@
 """One picture of a run: snapshots above, the whole course of it below."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tokenfield import observe
-from tokenfield.draw.view import FAINT, INK, PAPER, Census, Painter, course, time_axis, view_of
-from tokenfield.errors import StoreError
+from tokenfield.draw.measures import draw_measures
+from tokenfield.draw.page import BLUE, RED, SNAPSHOTS, blank, halves, headline, moments, plain, written
+from tokenfield.draw.view import FAINT, INK, Census, Painter, course, view_of
+from tokenfield.measures import Tokens
 from tokenfield.trajectory import Trajectory
-
-SNAPSHOTS = 5
 
 
 def picture(run: Trajectory, path: str | os.PathLike | None = None) -> Any:
     """Draw a run. Written to `path` (png, pdf, svg) and its path returned, or returned as a matplotlib figure."""
-    figure = _draw(run)
-    if path is None:
-        return figure
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, facecolor=PAPER)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"The picture could not be written to {path}: {error}. Use a name ending in .png.") from error
-    return path
+    return written((_draw if isinstance(run.states, Tokens) else draw_measures)(run), path)
 
 
 def _draw(run: Trajectory) -> Any:
-    from matplotlib.figure import Figure
-
-    moments = snapshot_times(run)
-    figure = Figure(figsize=(12, 6.4), layout="constrained", facecolor=PAPER)
-    top, bottom = np.ravel(figure.subfigures(2, 1, height_ratios=[1.0, 1.15]))  # pyright: ignore
-    painter = Painter(run, size=420)
-    for ax, i in zip(np.atleast_1d(top.subplots(1, len(moments))), moments, strict=True):
+    figure = blank()
+    top, bottom = halves(figure, run)
+    painter, shown = Painter(run, size=420), snapshot_times(run)
+    for ax, i in zip(np.atleast_1d(top.subplots(1, len(shown))), shown, strict=True):
         painter.view.backdrop(ax)
         cloud = painter.cloud(i)
         ax.scatter(*cloud.places.T, s=cloud.areas, c=cloud.paint, linewidths=0, zorder=2, clip_on=False)
         ax.set_title(f"t = {float(run.times[i]):.4g}", fontsize=11, color=INK)
-    left, right = bottom.subplots(1, 2, width_ratios=[1.35, 1])
-    _course(run, left, painter.colours)
-    _curves(run, right, painter.census)
-    title = str(run.flow).removeprefix("Flow: ") if run.flow is not None else "a flow of your own"
-    figure.suptitle(f"{title};  n = {run.states.n}, d = {run.states.d}", fontsize=12, color=INK)
+    if bottom is not None:
+        left, right = bottom.subplots(1, 2, width_ratios=[1.35, 1])
+        _course(run, left, painter.colours)
+        _curves(run, right, painter.census)
+    headline(figure, run, f"n = {run.states.n}, d = {run.states.d}")
     if painter.view.name == "principal axes":
         top.text(0.005, 0.02, "first two principal axes of the run", fontsize=8, color=INK, alpha=0.7)
     return figure
 
 
 def snapshot_times(run: Trajectory, count: int = SNAPSHOTS) -> list[int]:
-    """Saved states at equal shares of the way that tokens travel, so that long rests cost no panels."""
-    steps = np.sqrt(np.mean(np.sum(np.diff(np.asarray(run.x, float), axis=0) ** 2, axis=2), axis=1))
-    way = np.concatenate([[0.0], np.cumsum(steps)])
-    if way[-1] == 0 or len(run) <= count:
-        return list(dict.fromkeys(np.linspace(0, len(run) - 1, min(count, len(run))).round().astype(int).tolist()))
-    marks = np.searchsorted(way, np.linspace(0, way[-1], count) * (1 - 1e-12))
-    return sorted({0, *marks.tolist(), len(run) - 1} if len(set(marks.tolist())) < count else set(marks.tolist()))
+    """Saved states at equal shares of the way that tokens travel."""
+    return moments(np.sqrt(np.mean(np.sum(np.diff(np.asarray(run.x, float), axis=0) ** 2, axis=2), axis=1)), count)
 
 
 def _course(run: Trajectory, ax: Any, colours: np.ndarray) -> None:
     """Every token against time: angles for d = 2 on the circle, values for d = 1, else the overlaps' histogram."""
     times, d = np.asarray(run.times), run.states.d
     x = np.asarray(run.x, float)
-    if len(times) > 1 and d == 2 and view_of(run).sphere:
+    if d == 2 and view_of(run).sphere:
         _lines(ax, times, np.arctan2(x[..., 1], x[..., 0]), colours, wrap=True)
         ax.set(ylabel="angle", ylim=(-np.pi, np.pi), yticks=[-np.pi, 0, np.pi], yticklabels=["-π", "0", "π"])
-    elif len(times) > 1 and d == 1:
+    elif d == 1:
         _lines(ax, times, x[..., 0], colours, wrap=False)
         ax.set(ylabel="x")
-    elif len(times) > 1 and _overlaps_exist(run):
+    elif _overlaps_exist(run):
         share, edges = observe.overlap_histogram(run, bins=80)
         density = np.ma.masked_less(share.T * 80 / 2, 1e-4)
         middle = 0.5 * (edges[1:] + edges[:-1])
@@ -81,7 +63,7 @@ def _course(run: Trajectory, ax: Any, colours: np.ndarray) -> None:
     else:
         ax.plot(times, np.linalg.norm(x, axis=-1), color=INK, lw=0.6, alpha=0.5)
         ax.set(ylabel="|x|")
-    _plain(ax, times)
+    plain(ax, times)
 
 
 def _lines(ax: Any, times: np.ndarray, values: np.ndarray, colours: np.ndarray, wrap: bool) -> None:
@@ -97,20 +79,20 @@ def _lines(ax: Any, times: np.ndarray, values: np.ndarray, colours: np.ndarray, 
 def _curves(run: Trajectory, ax: Any, census: Census | None) -> None:
     """How far the run has come, and how many clusters there are."""
     curve = course(run)
-    if len(run) < 2 or curve is None:
+    if curve is None:
         ax.set_axis_off()
         return
     times, (name, values) = np.asarray(run.times), curve
-    ax.plot(times, values, color="#4477aa", lw=1.8)
-    ax.set_ylabel(name, color="#4477aa")
-    _plain(ax, times)
+    ax.plot(times, values, color=BLUE, lw=1.8)
+    ax.set_ylabel(name, color=BLUE)
+    plain(ax, times)
     if census is None:
         return
     other = ax.twinx()
-    other.step(times[census.index], census.counts, where="post", color="#ee6677", lw=1.5)
+    other.step(times[census.index], census.counts, where="post", color=RED, lw=1.5)
     other.set_yscale("log")
     other.set_ylim(0.9, 1.3 * max(census.counts))
-    other.set_ylabel(f"clusters ({census.within})", color="#ee6677")
+    other.set_ylabel(f"clusters ({census.within})", color=RED)
     ticks = [m * 10**k for k in range(7) for m in (1, 2, 5) if m * 10**k <= 1.3 * max(census.counts)]
     other.set_yticks(ticks if len(ticks) < 7 else [tick for tick in ticks if str(tick)[0] == "1"])
     other.yaxis.set_major_formatter("{x:g}")
@@ -121,11 +103,3 @@ def _curves(run: Trajectory, ax: Any, census: Census | None) -> None:
 
 def _overlaps_exist(run: Trajectory) -> bool:
     return run.states.n > 1 and float(np.asarray(run.states.radii).min()) > 0
-
-
-def _plain(ax: Any, times: np.ndarray) -> None:
-    time_axis(ax, times)
-    ax.set_xlabel("t")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(FAINT)
-    ax.margins(x=0)

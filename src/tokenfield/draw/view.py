@@ -30,9 +30,14 @@ class View:
         """Page coordinates (n, 2) and depth (n,) in [-1, 1], seen after the scene has turned by an angle."""
         y = (x - self.centre) @ self.basis
         if turn:
-            c, s = np.cos(turn), np.sin(turn)
-            y = y @ self.basis.T @ np.array([[c, s, 0], [-s, c, 0], [0, 0, 1]]) @ self.basis
+            y = y @ self.basis.T @ _turn(turn) @ self.basis
         return y[:, :2], y[:, 2] / self.reach
+
+    def points(self, page: Float[np.ndarray, "n 2"], turn: float = 0.0) -> Float[np.ndarray, "n 3"]:
+        """The points of the sphere in front that are seen at places of the page; beside the globe, those on its rim."""
+        page = page / np.maximum(1, np.linalg.norm(page, axis=1, keepdims=True))
+        depth = np.sqrt(np.maximum(0, 1 - np.sum(page**2, axis=1)))
+        return np.column_stack([page, depth]) @ self.basis.T @ _turn(turn).T
 
     def backdrop(self, ax: Any, turn: float = 0.0) -> list[Any]:
         """The circle or globe behind the tokens; returns what turns with it."""
@@ -74,6 +79,11 @@ def view_of(run: Trajectory, eye: np.ndarray | None = None) -> View:
         basis, name = vectors[:, ::-1][:, :3], "principal axes"
     reach = 1.0 if sphere else max(float(abs((points - centre) @ basis).max()), 1e-300)
     return View(basis, centre, reach, sphere, name)
+
+
+def globe(eye: np.ndarray | None = None) -> View:
+    """The unit sphere of R³, seen from `eye`."""
+    return View(_camera(eye).T, np.zeros(3), 1.0, True, "space")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +142,9 @@ class Painter:
         self.colours = colours_of(run, self.groups)
         self.view = view_of(run)
         if self.globe and self.groups is not None:
-            self.view = view_of(run, _best_eye(np.asarray(run.final.x, float), self.groups))
+            last = np.asarray(run.final.x, float)
+            centres = np.stack([last[self.groups == k].mean(0) for k in range(self.groups.max() + 1)])
+            self.view = view_of(run, best_eye(centres, np.bincount(self.groups)))
 
     @property
     def globe(self) -> bool:
@@ -199,14 +211,20 @@ def _camera(eye: np.ndarray | None) -> np.ndarray:
     return np.stack([right, np.cross(eye, right), eye])
 
 
-def _best_eye(x: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """The direction from which most of the groups' mass is well in front, not too close to a pole."""
-    azimuth, height = np.meshgrid(np.deg2rad(np.arange(0, 360, 10)), np.deg2rad([-25, -12, 12, 25]))
+def best_eye(centres: np.ndarray, mass: np.ndarray, steepest: float = 25, enough: float = 0.4) -> np.ndarray:
+    """The direction from which most of the mass is well in front, `enough` of the way, not too close to a pole."""
+    heights = np.deg2rad(np.array([-1, -0.5, 0.5, 1]) * steepest)
+    azimuth, height = np.meshgrid(np.deg2rad(np.arange(0, 360, 10)), heights)
     eyes = np.stack(
         [np.cos(height) * np.cos(azimuth), np.cos(height) * np.sin(azimuth), np.sin(height)], axis=-1
     ).reshape(-1, 3)
-    centres = np.stack([x[groups == k].mean(0) for k in range(groups.max() + 1)])
-    return eyes[np.argmax(np.clip(eyes @ centres.T, -1, 0.4) @ np.bincount(groups))]
+    return eyes[np.argmax(np.clip(eyes @ centres.T, -1, enough) @ mass)]
+
+
+def _turn(angle: float) -> np.ndarray:
+    """The third axis stays."""
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, s, 0], [-s, c, 0], [0, 0, 1]])
 
 
 def _meridians_and_parallels() -> list[np.ndarray]:

@@ -12,10 +12,14 @@ from jaxtyping import Array, Bool, Float
 from tokenfield.errors import InputError
 from tokenfield.evolution.motion import AbstractMotion, State, refuse_parts
 from tokenfield.flow import Flow
+from tokenfield.harmonics import Fourier, Spherical, Zonal
 from tokenfield.measures import AbstractDensity
 from tokenfield.measures.density import MOST, NEGATIVE
 from tokenfield.normalization import PostLN, SqrtScaling
 from tokenfield.parameters import at_time, scheduled
+
+MORE = {Fourier: 4, Zonal: 2, Spherical: 2}
+"""How many times more degrees a refinement takes: as many as are cheap, since every change is compiled anew."""
 
 
 class Spectral(AbstractMotion):
@@ -41,8 +45,9 @@ class Spectral(AbstractMotion):
                 "A density lives on the sphere and moves under PostLN or SqrtScaling, without a gain, but the flow has "
                 f"{type(flow.normalization).__name__}. For other schemes move tokens: density.sample(n)."
             )
-        at_time(flow, jnp.zeros(())).attention.spectrum(mu.d, mu.degree)  # attention may refuse
-        return Spectral(flow, mu)
+        motion = Spectral(flow, mu)
+        motion.trace()
+        return motion
 
     @property
     def first(self) -> State:
@@ -86,11 +91,10 @@ class Spectral(AbstractMotion):
         return (mu.tail < self.tolerance) & (mu.least > -dip * jnp.max(mu.values))
 
     def finer(self, y: State) -> "Spectral | None":
-        """The same motion from a state, with twice as many degrees; None beyond the most that are sensible."""
+        """The same motion from a state, with more degrees; None beyond the most that are sensible."""
         mu = self.measure(y)
-        if 2 * mu.degree > MOST[type(mu.basis)]:
-            return None
-        return eqx.tree_at(lambda motion: motion.start, self, mu.refined(2 * mu.degree))
+        finer = min(mu.degree * MORE[type(mu.basis)], MOST[type(mu.basis)])
+        return None if finer <= mu.degree else eqx.tree_at(lambda motion: motion.start, self, mu.refined(finer))
 
 
 class ETD4(dfx.AbstractAdaptiveSolver):
@@ -118,21 +122,34 @@ class ETD4(dfx.AbstractAdaptiveSolver):
     ) -> tuple[Any, Any, Any, Any, Any]:
         N, h = lambda t, y: terms.terms[0].vf(t, y, args), t1 - t0
         Λ = terms.terms[1].vf(t0, jnp.ones_like(y0), args)
-        half, whole, middle = phi(0.5 * h * Λ), phi(h * Λ), t0 + 0.5 * h
+        decay, weights = tableau(h * Λ)
+        times = jnp.stack([t0 + 0.5 * h, t0 + 0.5 * h, t1, t1])
         n0 = lax.cond(made_jump, lambda: N(t0, y0), lambda: solver_state)
-        a = half[0] * y0 + 0.5 * h * half[1] * n0
-        na = N(middle, a)
-        b = a + h * half[2] * (na - n0)
-        nb = N(middle, b)
-        c = whole[0] * y0 + h * (whole[1] * n0 + 2 * whole[2] * (nb - n0))
-        nc = N(t1, c)
-        last = 4 * whole[3] - whole[2]
-        y1 = whole[0] * y0 + h * (
-            (whole[1] - 3 * whole[2] + 4 * whole[3]) * n0 + (2 * whole[2] - 4 * whole[3]) * (na + nb) + last * nc
-        )
-        n1 = N(t1, y1)
-        ends = {"y0": y0, "y1": y1, "k0": h * (n0 + Λ * y0), "k1": h * (n1 + Λ * y1)}
-        return y1, h * last * (nc - n1), ends, n1, dfx.RESULTS.successful
+
+        def stage(i, carry):  # one place for N, so that it is compiled once
+            slopes, _ = carry
+            y = decay[i] * y0 + h * jnp.sum(weights[i] * slopes, axis=0)
+            return slopes.at[i + 1].set(N(times[i], y)), y
+
+        slopes = jnp.zeros((5, *y0.shape), y0.dtype).at[0].set(n0)
+        slopes, y1 = lax.fori_loop(0, 4, stage, (slopes, y0))
+        error = h * weights[3, 3] * (slopes[3] - slopes[4])
+        ends = {"y0": y0, "y1": y1, "k0": h * (n0 + Λ * y0), "k1": h * (slopes[4] + Λ * y1)}
+        return y1, error, ends, slopes[4], dfx.RESULTS.successful
+
+
+def tableau(z: Float[Array, "*shape"]) -> tuple[Float[Array, "4 *shape"], Float[Array, "4 5 *shape"]]:
+    r"""Krogstad's coefficients for z = hΛ. Stage i is $e^{c_i z} y_0 + h \sum_j a_{ij}(z) N_j$; the last is the new state."""
+    e1, p1, p2, _ = phi(0.5 * z)
+    e, q1, q2, q3 = phi(z)
+    no = jnp.zeros_like(z)
+    rows = [
+        [0.5 * p1, no, no, no, no],
+        [0.5 * p1 - p2, p2, no, no, no],
+        [q1 - 2 * q2, no, 2 * q2, no, no],
+        [q1 - 3 * q2 + 4 * q3, 2 * q2 - 4 * q3, 2 * q2 - 4 * q3, 4 * q3 - q2, no],
+    ]
+    return jnp.stack([e1, e1, e, e]), jnp.stack([jnp.stack(row) for row in rows])
 
 
 def phi(z: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:

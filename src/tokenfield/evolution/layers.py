@@ -49,6 +49,8 @@ def layers(flow: Any, mu0: Any, depth: Any, step: Any = 1.0, *, save: Any = None
         if isinstance(part, PerLayer) and len(part.values) < depth:
             raise InputError(f"The flow has parameters for {len(part.values)} layers, but depth = {depth}.")
     start = flow.settle(mu0)
+    if flow.kappa is not None:
+        raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")
     step = check.scalar("step", step).astype(start.x.dtype)
     count = depth + 1 if save is None else check.whole("save", save, 1, "how many states to keep")
     kept = (

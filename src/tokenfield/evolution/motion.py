@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import diffrax as dfx
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -44,6 +45,10 @@ class AbstractMotion(eqx.Module):
     def term(self) -> Any:
         """The equation as Diffrax's solvers take it."""
         return dfx.ODETerm(self.rate)
+
+    def trace(self) -> None:
+        """Follow the rate once without computing it: attention or normalization may refuse this measure."""
+        jax.eval_shape(lambda: self.rate(jnp.zeros((), self.first.dtype), self.first, None))
 
     def remember(self, t: Array, y: State, memory: Any) -> Any:
         """What attention carries to the next step."""

@@ -85,7 +85,7 @@ class Increments(dfx.AbstractPath):
 
 class Splitting(dfx.AbstractStratonovichSolver, dfx.AbstractAdaptiveSolver):
     r"""Strang splitting: half a step of Brownian motion, a step of the drift by Heun's method, half a step of Brownian
-    motion. Weak order 2. Strong order 1 in R^d and on the circle, 1/2 on S^{d-1}, d ≥ 3, where the noise does not commute.
+    motion. Weak order 2; strong order 1 in R^d, 1/2 on the sphere, where the noise does not commute.
 
     Brownian motion in R^d is exact. On the sphere a token goes along the geodesic of the tangential increment ξ; with
     $|ξ|^2$ divided by $1 + (d-2)h/3κ$ the mean of every harmonic of degree l after a step is $e^{-l(l+d-2)h/κ} + O(h^3)$,

@@ -21,7 +21,7 @@ class Cosine(AbstractMotion):
     def begin(flow: Flow, mu: Equiangular) -> "Cosine":
         refuse_parts(flow, "Equiangular tokens")
         motion = Cosine(flow, mu)
-        motion.rate(jnp.zeros(()), motion.first, None)  # attention or normalization may refuse
+        motion.trace()
         return motion
 
     @property
@@ -49,9 +49,9 @@ class Affine(AbstractMotion):
     def begin(flow: Flow, mu: Gaussian) -> AbstractMotion:
         refuse_parts(flow, "A Gaussian", noise=True)
         flow.check(mu.d)
-        motion = (Affine if flow.kappa is None else Widening)(flow, mu)
-        motion.rate(jnp.zeros((), mu.dtype), motion.first, None)  # attention or normalization may refuse
-        return (Affine if flow.kappa is None else Widening)(flow, flow.normalization.settle(mu))
+        make = Affine if flow.kappa is None else Widening
+        make(flow, mu).trace()
+        return make(flow, flow.normalization.settle(mu))
 
     @property
     def first(self) -> State:

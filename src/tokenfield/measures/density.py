@@ -151,7 +151,7 @@ class CircleDensity(AbstractDensity):
     >>> bool(abs(mu.order - 0.6977746579) < 1e-9)                           # I_1(2)/I_0(2)
     True
     >>> CircleDensity.from_function(lambda θ: 1 + 0.5 * np.cos(3 * θ)).coefficients.shape
-    (33,)
+    (129,)
     """
 
     coefficients: Float[Array, "*batch size"]
@@ -179,12 +179,12 @@ class CircleDensity(AbstractDensity):
         return circle_points(points) if points.ndim == 1 else super()._points(points)
 
     @staticmethod
-    def uniform(degree: Whole = 32) -> "CircleDensity":
+    def uniform(degree: Whole = 128) -> "CircleDensity":
         """The uniform measure."""
         return CircleDensity(np.eye(1, Fourier(degree).size)[0])
 
     @staticmethod
-    def wave(amplitude: Scalar = 0.1, k: Whole = 1, degree: Whole = 32) -> "CircleDensity":
+    def wave(amplitude: Scalar = 0.1, k: Whole = 1, degree: Whole = 128) -> "CircleDensity":
         """f = 1 + amplitude·cos kθ.
 
         >>> CircleDensity.wave(0.5, k=2)([0.0]).item()
@@ -201,7 +201,7 @@ class CircleDensity(AbstractDensity):
     def from_function(function: Callable, degree: Whole = None) -> "CircleDensity":
         """From a positive function of the angle, not necessarily of mass 1; degree found when left out."""
         f = lambda basis: function(np.arctan2(basis.points[:, 1], basis.points[:, 0]))
-        return CircleDensity(_series(f, Fourier(32), degree, most=MOST[Fourier]))
+        return CircleDensity(_series(f, Fourier(64), degree, most=MOST[Fourier]))
 
     @staticmethod
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None) -> "CircleDensity":
@@ -308,7 +308,7 @@ class SphereDensity(AbstractDensity):
 
     @staticmethod
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None, zonal: bool = False) -> "SphereDensity":
-        """Tokens smoothed by the heat kernel of width `bandwidth` (n^{-1/(d+3)} when left out): positive, mass 1."""
+        """Tokens smoothed by the heat kernel of width `bandwidth` (when left out n^{-1/6}, or n^{-1/5} if zonal): positive, mass 1."""
         return SphereDensity(_smoothed(mu, _sphere(1, mu.d, zonal), bandwidth, degree), mu.d, zonal)
 
     def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
@@ -392,7 +392,8 @@ def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, 
             f"from_tokens takes Tokens on the unit sphere of R^{basis.d}, but got {mu!r}. Use their directions: "
             "Tokens(mu.directions, mu.w)."
         )
-    h = mu.n ** (-1 / (mu.d + 3)) if bandwidth is None else check.number("bandwidth", bandwidth, positive=True)
+    dimension = 2 if isinstance(basis, Spherical) else 1
+    h = mu.n ** (-1 / (dimension + 4)) if bandwidth is None else check.number("bandwidth", bandwidth, positive=True)
     enough = int(np.ceil(np.sqrt(-2 * np.log(FINE)) / h)) + 1
     basis = basis.refined(min(enough, MOST[type(basis)]) if degree is None else degree)
     damping = np.exp(0.5 * basis.laplacian * h**2)

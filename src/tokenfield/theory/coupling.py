@@ -12,7 +12,7 @@ from jaxtyping import Float
 from tokenfield import _checks as check
 from tokenfield.attention import Softmax, Unnormalized
 from tokenfield.errors import InputError
-from tokenfield.flow import Flow
+from tokenfield.flow import Flow, describe
 from tokenfield.harmonics import kernel_eigenvalues
 from tokenfield.normalization import PostLN
 from tokenfield.parameters import is_scheduled
@@ -64,10 +64,10 @@ def coupling(flow: Any) -> Coupling:
     Coupling(kind='usa', beta=6.0, V=0.5, log_unit=0.0, kappa=None)
     """
     attention = _attention(flow)
-    if not isinstance(flow.normalization, PostLN):
+    if not isinstance(flow.normalization, PostLN) or flow.normalization.gain is not None:
         raise InputError(
-            f"This theory lives on the sphere and needs PostLN() normalization, but the flow has "
-            f"{type(flow.normalization).__name__}(). Use tkf.sa(beta) or tkf.usa(beta)."
+            f"This theory lives on the sphere and needs PostLN() without a gain, but the flow has "
+            f"{describe(flow.normalization)}. Use tkf.sa(beta) or tkf.usa(beta)."
         )
     for name, part in (("MLP", flow.mlp), ("reweighting", flow.reweighting)):
         if part is not None:

@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield import _checks as check
+from tokenfield._checks import Whole
 from tokenfield.theory.coupling import coupling
 
 
-def growth_rates(flow: Any, d: int, degree: int, kappa: Any = None) -> Float[np.ndarray, " {degree}+1"]:
+def growth_rates(flow: Any, d: Whole, degree: Whole, kappa: Any = None) -> Float[np.ndarray, " {degree}+1"]:
     r"""Growth rates of the harmonics of degree l = 0..degree around the uniform measure:
     $l(l+d-2)\,(V c_l/β - 1/κ)$ for USA, with $c_l/c_0$ in place of $c_l$ for SA  [rigollet2025, section 7].
 
@@ -27,7 +28,7 @@ def growth_rates(flow: Any, d: int, degree: int, kappa: Any = None) -> Float[np.
     return l * (l + d - 2.0) * (model.strengths(d, len(l) - 1) - noise) + 0.0  # -0 + 0 = 0
 
 
-def most_unstable(flow: Any, d: int, kappa: Any = None) -> int:
+def most_unstable(flow: Any, d: Whole, kappa: Any = None) -> int:
     """The degree l that grows fastest around the uniform measure; 0 where none grows  [rigollet2025, section 5].
 
     Without noise and for large β about √(2β) on the circle: the number of early clusters.
@@ -40,7 +41,7 @@ def most_unstable(flow: Any, d: int, kappa: Any = None) -> int:
     return int(np.argmax(growth_rates(flow, d, degree, kappa)))
 
 
-def bifurcation_kappas(flow: Any, d: int, degree: int) -> Float[np.ndarray, " {degree}"]:
+def bifurcation_kappas(flow: Any, d: Whole, degree: Whole) -> Float[np.ndarray, " {degree}"]:
     r"""$κ_l = 1/(V c_l/β)$ (SA: $c_l/c_0$ for $c_l$), l = 1..degree: where harmonics of degree l begin to grow around the
     uniform measure, and a branch of other stationary states starts; inf where they never do  [rigollet2025, section 7].
 
@@ -52,7 +53,7 @@ def bifurcation_kappas(flow: Any, d: int, degree: int) -> Float[np.ndarray, " {d
     return np.divide(1.0, λ, out=np.full(λ.shape, np.inf), where=λ > np.finfo(float).tiny)
 
 
-def critical_kappa(flow: Any, d: int) -> float:
+def critical_kappa(flow: Any, d: Whole) -> float:
     r"""$κ_c = \min_l κ_l$: below it noise keeps the uniform measure stable; inf where nothing is ever unstable, as for V < 0.
 
     [rigollet2025, section 7]. For V > 0 degree 1 goes first; β → 0 gives κ_c = d/V.

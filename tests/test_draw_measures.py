@@ -1,0 +1,188 @@
+"""Runs of Gaussians, densities and equiangular tokens are drawn, whole; so is one measure."""
+
+import equinox as eqx
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from PIL import Image
+
+import tokenfield as tkf
+from tokenfield.draw import picture_of
+from tokenfield.draw.densities import Profiles, pooled
+from tokenfield.draw.density_runs import curves, parallel
+from tokenfield.draw.equiangular import decay
+from tokenfield.draw.gaussians import Ellipses
+from tokenfield.draw.page import moments
+from tokenfield.draw.view import globe
+from tokenfield.errors import InputError, StoreError
+
+SHRINKING = tkf.Flow(tkf.Softmax(A=-np.eye(2)))
+NOISY, NOISY_SA = tkf.usa(1.0, kappa=1.0), tkf.sa(1.0, kappa=2.0)
+FIVE = tkf.Flow(tkf.Softmax(A=-np.diag([1.0, 0.5, 0.2, 0.1, 0.0])))
+MAKERS = {
+    "equiangular": lambda: tkf.evolve(tkf.sa(5.0), tkf.Equiangular(rho=0.0, n=256), 20.0, save=12),
+    "gaussian": lambda: tkf.evolve(SHRINKING, tkf.Gaussian([1.0, 0.5], [[1.0, 0.3], [0.3, 0.6]]), 6.0, save=12),
+    "blow-up": lambda: tkf.evolve(
+        tkf.Flow(tkf.Softmax(A=[[0.5, 0.1], [-0.1, 0.2]])), tkf.Gaussian([0.0, 0.0], [[1.0, 0.3], [0.3, 0.6]]), 5.0
+    ),
+    "five dimensions": lambda: tkf.evolve(FIVE, tkf.Gaussian(np.ones(5), 0.5 + 0.5 * np.eye(5)), 2.0, save=12),
+    # Densities whose first modes are enough: a solver compiled for more of them would be most of the time spent here.
+    "circle": lambda: tkf.evolve(NOISY, tkf.CircleDensity.wave(0.5, degree=16), 2.0, save=12),
+    "sphere": lambda: tkf.evolve(NOISY, tkf.SphereDensity.wave(0.5, degree=8), 1.0, save=6),
+    "zonal": lambda: tkf.evolve(NOISY_SA, tkf.SphereDensity.wave(0.5, degree=16, d=8, zonal=True), 2.0, save=12),
+}
+MEASURES = [name for name in MAKERS if name != "equiangular"]
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """Every kind of run, made when first asked for."""
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = MAKERS[name]()
+        return made[name]
+
+    return get
+
+
+def part(run, count):
+    """The first saved states."""
+    arrays = list(run.states.arrays)
+    states = eqx.tree_at(
+        lambda mu: [getattr(mu, name) for name in arrays],
+        run.states,
+        [array[:count] for array in run.states.arrays.values()],
+    )
+    return eqx.tree_at(lambda it: (it.times, it.states), run, (run.times[:count], states))
+
+
+def colours(path):
+    pixels = imread(path)
+    return len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0))
+
+
+def words(figure):
+    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_picture(tmp_path, runs, name):
+    assert runs(name).plot(tmp_path / "run.png") == tmp_path / "run.png"
+    assert imread(tmp_path / "run.png").shape[:2] == (960, 1800)
+    assert colours(tmp_path / "run.png") > 20, "not an empty page"
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_movie(tmp_path, runs, name):
+    with Image.open(runs(name).animate(tmp_path / "run.gif", seconds=0.12)) as image:
+        assert image.n_frames == 3
+        assert image.size == (704, 792)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.gif"]
+
+
+def test_movie_as_mp4(tmp_path, runs):
+    mp4 = runs("gaussian").animate(tmp_path / "run.mp4", seconds=0.4)
+    assert mp4.suffix == ".mp4" and mp4.read_bytes()[4:8] == b"ftyp"
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_one_measure(tmp_path, runs, name):
+    assert runs(name).final.plot(tmp_path / "measure.png") == tmp_path / "measure.png"
+    assert colours(tmp_path / "measure.png") > 20
+    assert runs(name)[0].plot().get_axes()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_one_saved_state(runs, name):
+    figure = part(runs(name), 1).plot()
+    figure.canvas.draw()
+    assert figure.get_axes()
+
+
+def test_a_blow_up_names_its_time(runs):
+    run = runs("blow-up")
+    assert run.status is tkf.Status.BLOW_UP
+    assert f"blows up at t* = {float(run.reached):.6g}" in words(run.plot())
+    assert not any("blows up" in word for word in words(runs("gaussian").plot()))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "circle"])
+def test_bad_paths_are_refused(tmp_path, runs, name):
+    (tmp_path / "file").write_text("")
+    for draw in (runs(name).plot, runs(name).final.plot):
+        with pytest.raises(StoreError, match="could not be written"):
+            draw(tmp_path / "run.nonsense")
+        with pytest.raises(StoreError, match="could not be written"):
+            draw(tmp_path / "file" / "run.png")
+    with pytest.raises(InputError, match=r"\.mp4 or \.gif"):
+        runs(name).animate(tmp_path / "run.png")
+
+
+def test_what_is_no_measure_is_refused(runs):
+    with pytest.raises(InputError, match="Tokens"):
+        picture_of(tkf.Tokens.uniform_sphere(3, 2, seed=0))
+    with pytest.raises(InputError, match="batch"):
+        picture_of(runs("circle").states)
+
+
+# What the pictures say
+
+
+def test_laws_of_decay():
+    t = np.linspace(0, 10, 50)
+    told, power = decay(t, -2.0 * t)
+    assert "e^{-2\\, t}" in told and not power
+    told, power = decay(t, -1.5 * np.log1p(t * 1e6))
+    assert "t^{-1.5}" in told and power
+    assert decay(t, np.zeros(50)) == ("", False)
+
+
+def test_equiangular_tokens_closer_than_any_number(runs):
+    """1 - ρ below 1e-308 is on the page still."""
+    run = tkf.evolve(tkf.sa(1.0), tkf.Equiangular(log_gap=-900.0, n=8), 20.0, save=5)
+    line = run.plot().get_axes()[-1].get_lines()[0]
+    assert np.allclose(line.get_ydata(), np.asarray(run.log_gap) / np.log(10))
+    assert np.isfinite(line.get_ydata()).all()
+
+
+def test_ellipses_share_axes_where_sizes_allow(runs):
+    run = runs("blow-up")
+    assert not Ellipses(run.states).shared
+    first = Ellipses(part(run, 5).states)
+    assert first.shared and first.box(0)[1] == first.box(4)[1]
+
+
+def test_the_globe_is_seen_where_it_is():
+    """The points behind the page are projected back to it, turned or not."""
+    page = np.array([[0.0, 0.0], [0.5, -0.3], [-0.6, 0.7]])
+    for turn in (0.0, 0.4):
+        view = globe()
+        points = view.points(page, turn)
+        back, depth = view.project(points, turn)
+        assert np.allclose(np.linalg.norm(points, axis=1), 1) and np.allclose(back, page) and (depth > 0).all()
+
+
+def test_the_law_of_the_angle_has_mass_1(runs):
+    panel = Profiles(runs("zonal").states)
+    for i in (0, 11):
+        law = parallel(panel.angle, 8) * panel.profile(i)
+        assert np.trapezoid(law, panel.angle) == pytest.approx(1, abs=1e-6)
+
+
+def test_peaks_are_not_lost_between_pixels():
+    values = np.ones((2, 5001))
+    values[0, 1234] = 99
+    small = pooled(values)
+    assert small.shape[1] <= 720 and small[0].max() == 99 and small[1].max() == 1
+
+
+def test_free_energy_is_drawn_where_there_is_one(runs):
+    assert [name for name, _ in curves(runs("circle"))] == ["R", "entropy", "free energy"]
+    assert [name for name, _ in curves(runs("zonal"))] == ["R", "entropy"]
+
+
+def test_one_long_step_does_not_take_all_snapshots():
+    steps = np.append(np.full(20, 0.01), 5.0)
+    assert len(moments(steps)) == 5 and moments(steps)[0] == 0 and moments(steps)[-1] == 21
