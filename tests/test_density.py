@@ -48,10 +48,8 @@ def test_the_continuity_equation_against_tokens(mu, flow):
 def test_growth_rates_of_the_equation(d, kind):
     """The derivative of the right-hand side at the uniform measure is diagonal, with the formula's rates."""
     flow = kind(3.0, kappa=5.0)
-    for mu in [tkf.SphereDensity.uniform(12, d=d, zonal=True)] + {
-        2: [tkf.CircleDensity.uniform(12)],
-        3: [tkf.SphereDensity.uniform(12)],
-    }.get(d, []):
+    other = {2: tkf.CircleDensity.uniform(12), 3: tkf.SphereDensity.uniform(12)}
+    for mu in [tkf.SphereDensity.uniform(12, d=d, zonal=True), *([other[d]] if d in other else [])]:
         motion = Spectral.begin(flow, mu)
         rate = lambda c, motion=motion: motion.rate(jnp.zeros(()), c[None], None)[0]
         J = np.asarray(jax.jacfwd(rate)(mu.coefficients))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 
 from tokenfield.draw.page import BLUE, bare
@@ -18,7 +19,7 @@ class Densities(Panel):
 
     def __init__(self, states: Any):
         self.states, self.coefficients = states, np.asarray(states.coefficients, float)
-        self.values = np.maximum(np.asarray(states.values, float), 0.0)
+        self.values = np.maximum(along(states, "values"), 0.0)
         self.top = float(self.values.max())
         self.norm = scale_of(float(self.values.min()), self.top)
 
@@ -29,7 +30,7 @@ class Densities(Panel):
 
     @property
     def course(self) -> tuple[str, np.ndarray]:
-        return "entropy", np.asarray(self.states.entropy)
+        return "entropy", along(self.states, "entropy")
 
 
 class Ribbons(Densities):
@@ -111,6 +112,16 @@ class Profiles(Densities):
         angle_axis(ax.xaxis)
         ax.set(xlim=(0, np.pi), xlabel="angle α to the axis")
         bare(ax)
+
+
+def along(states: Any, name: str) -> np.ndarray:
+    """A quantity of every state, compiled whole: bit by bit it takes several times as long."""
+    return np.asarray(_quantity(states, name), float)
+
+
+@eqx.filter_jit
+def _quantity(states: Any, name: str) -> Any:
+    return getattr(states, name)
 
 
 def densities(states: Any) -> Densities:

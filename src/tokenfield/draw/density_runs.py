@@ -3,9 +3,21 @@
 import math
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 
-from tokenfield.draw.densities import MAP, Densities, Globes, Profiles, Ribbons, angle_axis, densities, key, pooled
+from tokenfield.draw.densities import (
+    MAP,
+    Densities,
+    Globes,
+    Profiles,
+    Ribbons,
+    along,
+    angle_axis,
+    densities,
+    key,
+    pooled,
+)
 from tokenfield.draw.page import blank, halves, headline, moments, plain, stack
 from tokenfield.draw.view import COLOURS, INK
 from tokenfield.errors import InputError
@@ -98,13 +110,18 @@ def _powers(figure: Any, run: Trajectory, panel: Densities) -> None:
 
 def curves(run: Trajectory) -> list[tuple[str, np.ndarray]]:
     """Order parameter and entropy; and the free energy where noisy attention lets one fall."""
-    found = [("R", np.asarray(run.order)), ("entropy", np.asarray(run.entropy))]
+    found = [("R", along(run.states, "order")), ("entropy", along(run.states, "entropy"))]
     if run.flow is None or run.flow.kappa is None or scheduled(run.flow):
         return found
     try:
-        return [*found, ("free energy", np.asarray(run.states.free_energy(run.flow)))]
+        return [*found, ("free energy", np.asarray(_free_energy(run.states, run.flow)))]
     except InputError:  # attention that is not a gradient has none
         return found
+
+
+@eqx.filter_jit
+def _free_energy(states: Any, flow: Any) -> Any:
+    return states.free_energy(flow)
 
 
 def parallel(angle: np.ndarray, d: int) -> np.ndarray:

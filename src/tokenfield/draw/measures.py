@@ -52,8 +52,8 @@ def picture_of(measure: Any, path: str | os.PathLike | None = None) -> Any:
 def _refuse_others(measure: Any) -> None:
     if not isinstance(measure, Equiangular | Gaussian | AbstractDensity):
         raise InputError(
-            f"A Gaussian, a density or Equiangular tokens can be drawn, but not a {type(measure).__name__}. For Tokens draw "
-            "a run of them, run.plot()."
+            f"A Gaussian, a density or Equiangular tokens can be drawn, but not a {type(measure).__name__}. For Tokens "
+            "draw a run of them, run.plot()."
         )
     if any(array.ndim != len(measure.axes[name]) for name, array in measure.arrays.items()):
         raise InputError(

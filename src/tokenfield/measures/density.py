@@ -308,7 +308,8 @@ class SphereDensity(AbstractDensity):
 
     @staticmethod
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None, zonal: bool = False) -> "SphereDensity":
-        """Tokens smoothed by the heat kernel of width `bandwidth` (when left out n^{-1/6}, or n^{-1/5} if zonal): positive, mass 1."""
+        """Tokens smoothed by the heat kernel of width `bandwidth` (when left out n^{-1/6}, or n^{-1/5} if zonal):
+        positive, mass 1."""
         return SphereDensity(_smoothed(mu, _sphere(1, mu.d, zonal), bandwidth, degree), mu.d, zonal)
 
     def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
