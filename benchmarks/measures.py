@@ -6,7 +6,7 @@ from scipy.special import iv
 
 FLOWS, END, RTOL = 10_000, 5.0, 1e-6
 SCORE = np.array([[-0.6, 0.4], [-0.2, -0.9]])
-BETA, KAPPA, MODES, LONG = 3.0, 6.0, 128, 20.0
+BETA, KAPPA, MODES, LONG = 3.0, 6.0, 64, 20.0
 
 
 def covariances() -> np.ndarray:

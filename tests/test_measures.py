@@ -56,7 +56,7 @@ def test_laws():
 
 
 @given(n=st.integers(2, 12), share=st.floats(0, 1), extra=st.integers(0, 3), seed=st.none() | st.integers(0, 99))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_equiangular_has_its_gram_matrix(n, share, extra, seed):
     least = -1 / (n - 1)
     rho = least + share * (1 - least)

@@ -11,7 +11,7 @@ def polygon(n):
     return tkf.Tokens(np.stack([np.cos(angle), np.sin(angle)], axis=1))
 
 
-@pytest.mark.parametrize("n", [2, 3, 8, 50])
+@pytest.mark.parametrize("n", [3, 8])
 @pytest.mark.parametrize("flow", [tkf.sa, tkf.usa])
 def test_it_does_not_move(flow, n):
     for beta in (0.0, 1.0, 9.0):
