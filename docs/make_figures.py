@@ -65,7 +65,58 @@ def convergence() -> None:
     figure.savefig(IMAGES / "convergence.png", dpi=110)
 
 
+def measures() -> None:
+    """One run of every measure beyond tokens."""
+    import tokenfield as tkf
+
+    tkf.evolve(tkf.Flow(tkf.Softmax(5.0), tkf.PreLN()), tkf.Equiangular(rho=0.0, n=256), t=1e4, save=LATE).plot(
+        IMAGES / "equiangular.png"
+    )
+    flow = tkf.Flow(tkf.Softmax(A=[[0.5, 0.1], [-0.1, 0.2]]))
+    tkf.evolve(flow, tkf.Gaussian([0.0, 0.0], [[1.0, 0.3], [0.3, 0.6]]), t=5.0, save=400).plot(IMAGES / "gaussian.png")
+    rough = tkf.CircleDensity.from_function(lambda θ: 1 + 0.01 * sum(np.cos(k * θ + k * k) for k in range(1, 9)))
+    tkf.evolve(tkf.sa(20.0, kappa=200.0), rough, t=30.0, save=200).plot(IMAGES / "circle.png")
+    bumps = np.random.default_rng(4).normal(size=(12, 3))
+    lumpy = tkf.SphereDensity.from_function(lambda x: 1 + 0.01 * np.sum(np.cos(4 * x @ bumps.T), axis=1), degree=48)
+    tkf.evolve(tkf.sa(9.0, kappa=80.0), lumpy, t=25.0, save=100).plot(IMAGES / "globe.png")
+
+
+LATE = np.append(0.0, np.geomspace(1e-2, 1e4, 199))
+
+
+def spectral() -> None:
+    """Error of the density solver against the number of modes."""
+    import tokenfield as tkf
+
+    starts = {
+        "circle": tkf.CircleDensity.from_function(lambda θ: np.exp(0.7 * np.cos(θ - 0.4) + 0.5 * np.sin(2 * θ))),
+        "S²": tkf.SphereDensity.from_function(lambda x: np.exp(x @ [0.4, -0.5, 0.8] + x[:, 0] * x[:, 1])),
+        "S⁷, zonal": tkf.SphereDensity.von_mises(2.0, d=8, zonal=True),
+    }
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    ax = figure.subplots()
+    for (name, mu), colour in zip(starts.items(), ("#4477aa", "#ee6677", "#228833"), strict=True):
+        final = lambda degree, mu=mu: (
+            tkf.evolve(tkf.sa(2.0, kappa=20.0), mu.refined(degree), t=0.5, save=1, rtol=1e-12, refine=False).final
+        )
+        exact, degrees = final(40), np.arange(4, 33, 4)
+        errors = [np.linalg.norm(final(int(n)).refined(40).coefficients - exact.coefficients) for n in degrees]
+        ax.semilogy(degrees, errors, "o-", color=colour, label=name)
+    ax.set(title="SA, β = 2, κ = 20, t = 0.5", xlabel="highest degree", ylabel="error in L²")
+    ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(IMAGES / "spectral.png", dpi=110)
+
+
+def bifurcation() -> None:
+    """Stationary states of noisy USA where the transition is first order."""
+    import tokenfield as tkf
+
+    tkf.stationary(tkf.usa(5.0), d=2).plot(IMAGES / "bifurcation.png")
+
+
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
-    first()
-    convergence()
+    drawings = {f.__name__: f for f in (first, convergence, measures, spectral, bifurcation)}
+    for name in sys.argv[1:] or drawings:
+        drawings[name]()

@@ -227,11 +227,21 @@ NORMALIZATION = [
         sphere,
         40.0,
     ),
+    Model(
+        "TraceNorm",
+        "ẋ = Γ(x) - λx, tr Σ = 1",
+        "castin2025",
+        "Σ/tr Σ: one scale for all, no blow-up",
+        tkf.Flow(tkf.Softmax(2.0), tkf.TraceNorm()),
+        box,
+        4.0,
+    ),
 ]
 BLOCKS = [
     Model("MLP, added", "a = Γ(θ) + W₂σ(W₁θ + b₁) + b₂", "rigollet2025 §2", "the other half of a Transformer", tkf.Flow(tkf.Softmax(9.0), tkf.PostLN(), mlp=tkf.MLP.random(2, 16, seed=4)), sphere, 4.0),
     Model("MLP, around", "ż = W σ(Σ P V(z_j - z_i))", "geshkovski2023", "clustering survives it", tkf.Flow(tkf.Softmax(1.0), tkf.Rescaled(), mlp=tkf.MLP(activation="tanh", around=True)), box, 6.0),
     Model("FisherRao", "ẇ_i = λw_i(φ(x_i) - Σ w_jφ(x_j))", "rigollet2025", "weights evolve with the tokens", tkf.Flow(tkf.Unnormalized(5.0, scaled=True), tkf.PostLN(), reweighting=tkf.FisherRao(20.0)), sphere, 40.0),
+    Model("noise", "dX = v dt + √(2/κ) dW", "rigollet2025 §7", "clusters that blur, melt and meet by chance", tkf.Flow(tkf.Softmax(9.0), tkf.PostLN(), kappa=150.0), sphere, 12.0),
     Model("layers", "X_{k+1} = N(X_k + τF_k(X_k))", "rigollet2025 §3.1", "the discrete Transformer, weights shared or not", tkf.Flow(tkf.Softmax(9.0), tkf.PostLN()), sphere, 12.0, layers=True),
 ]  # fmt: skip
 

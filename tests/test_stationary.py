@@ -346,3 +346,18 @@ def test_refusals(name):
     act, message = REFUSED[name]
     with pytest.raises(InputError, match=message):
         act()
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_states_rest_under_the_density_solver(d):
+    """A stationary state, as a measure, has no velocity in the Fokker–Planck equation of the same flow."""
+    import jax
+
+    from tokenfield.evolution.density import Spectral
+
+    flow = tkf.usa(3.0, kappa=1.2 * theory.critical_kappa(tkf.usa(3.0), d))
+    state = next(s for s in stationary(flow, d=d).at(float(flow.kappa)) if s.stable)
+    motion = Spectral.begin(flow, state.measure)
+    rate = jax.jit(lambda y: motion.rate(0.0, y, None))(motion.first)
+    assert state.order > 0.5 and np.max(abs(np.asarray(rate))) < 1e-8
+    assert abs(float(state.measure.free_energy(flow)) - state.free_energy) < 1e-10

@@ -202,6 +202,11 @@ def apply(matrix: Array | None, x: Float[Array, "*rows d"]) -> Float[Array, "*ro
     return matrix * x if matrix.ndim == 0 else x @ matrix.T
 
 
+def columns(matrix: Array | None, x: Float[Array, "d j"]) -> Float[Array, "k j"]:
+    """The matrix applied to every column; None is the identity, a number c is c·I."""
+    return apply(matrix, x.T).T
+
+
 def transpose(matrix: Array | None) -> Array | None:
     return None if matrix is None else matrix.T
 

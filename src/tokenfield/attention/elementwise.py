@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, scale, times
+from tokenfield.attention.base import AbstractDotProduct, Points, apply, columns, dot_product_parameters, scale
 from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, number_parameter
@@ -78,9 +78,9 @@ class Linear(AbstractDotProduct):
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
     ) -> tuple[Float[Array, " p"], Float[Array, "p j"]]:
         """Γ(x) = V (Σ + mmᵀ) S x."""
-        S, columns = self.score(len(mean)), jnp.column_stack([mean, L if directions is None else directions])
-        moved = L @ (L.T @ (S @ columns)) + jnp.outer(mean, mean @ (S @ columns))
-        return apply(self.V, moved[:, 0]), times(self.V, moved[:, 1:])
+        S, x = self.score(len(mean)), jnp.column_stack([mean, L if directions is None else directions])
+        moved = L @ (L.T @ (S @ x)) + jnp.outer(mean, mean @ (S @ x))
+        return apply(self.V, moved[:, 0]), columns(self.V, moved[:, 1:])
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return kernel_pair(self, lambda score: score, mu)

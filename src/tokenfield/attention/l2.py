@@ -7,7 +7,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractAttention, Points, apply, dot_product_parameters, square, times, transpose
+from tokenfield.attention.base import (
+    AbstractAttention,
+    Points,
+    apply,
+    columns,
+    dot_product_parameters,
+    square,
+    times,
+    transpose,
+)
 from tokenfield.attention.softmax import Softmax, softmax_pair
 from tokenfield.errors import InputError
 from tokenfield.measures import Equiangular, Tokens
@@ -51,7 +60,7 @@ class L2(AbstractAttention):
         inner = jnp.eye(L.shape[1], dtype=L.dtype) + L.T @ H @ L
         P = lambda y: L @ jax.scipy.linalg.solve(inner, L.T @ y, assume_a="pos")
         slope = P(S @ (L if directions is None else directions))
-        return apply(self.V, mean + P((S - H) @ mean)), times(self.V, slope)
+        return apply(self.V, mean + P((S - H) @ mean)), columns(self.V, slope)
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return softmax_pair(self.V, 2 * Softmax(self.beta, self.Q, self.K, self.V).coupling(), mu)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._checks import Matrix, Scalar, Whole
-from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, times
+from tokenfield.attention.base import AbstractDotProduct, Points, apply, columns, dot_product_parameters
 from tokenfield.attention.softmax import softmax_pair
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
@@ -121,7 +121,7 @@ class Sinkhorn(AbstractDotProduct):
         M = L.T @ self.score(len(mean)).T @ L
         seen = 2 * L @ M.T @ jnp.linalg.inv(jnp.eye(len(M), dtype=M.dtype) + _root(M @ M.T))
         slope = seen if directions is None else seen @ (jnp.linalg.pinv(L) @ directions)
-        return apply(self.V, mean), times(self.V, slope)
+        return apply(self.V, mean), columns(self.V, slope)
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """All rows have the same sum, so one normalization makes the kernel doubly stochastic."""

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, scale, times
+from tokenfield.attention.base import AbstractDotProduct, Points, apply, columns, dot_product_parameters, scale
 from tokenfield.harmonics import AbstractHarmonics, Eigenvalues, kernel_eigenvalues
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
@@ -48,7 +48,7 @@ class Softmax(AbstractDotProduct):
         """Γ(x) = V (m + ΣSx)  [castin2025]."""
         S = self.score(len(mean))
         tilt = lambda x: L @ (L.T @ (S @ x))
-        return apply(self.V, mean + tilt(mean)), times(self.V, tilt(L if directions is None else directions))
+        return apply(self.V, mean + tilt(mean)), columns(self.V, tilt(L if directions is None else directions))
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return softmax_pair(self.V, self.coupling(), mu)

@@ -1,5 +1,8 @@
 """Attention made of attention: several heads, and masks by position."""
 
+import functools
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -8,7 +11,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield._checks import Attention, Attentions, Matrix, Scalar
-from tokenfield.attention.base import AbstractAttention, Points, apply, times
+from tokenfield.attention.base import AbstractAttention, Points, apply, columns
 from tokenfield.attention.hardmax import Hardmax
 from tokenfield.attention.sinkhorn import Sinkhorn
 from tokenfield.attention.softmax import Softmax
@@ -47,9 +50,7 @@ class MultiHead(AbstractAttention):
 
     def field(self, mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m p"]:
         fields = [head.field(mu, x, summation) for head in self.heads]
-        return (
-            sum(fields[1:], fields[0]) if self.output is None else apply(self.output, jnp.concatenate(fields, axis=1))
-        )
+        return total(fields) if self.output is None else apply(self.output, jnp.concatenate(fields, axis=1))
 
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
@@ -66,15 +67,14 @@ class MultiHead(AbstractAttention):
         """Sums of affine fields are affine; so is what an output matrix makes of them."""
         middles, slopes = zip(*(head.gaussian(mean, L, directions) for head in self.heads), strict=True)
         if self.output is None:
-            return sum(middles[1:], middles[0]), sum(slopes[1:], slopes[0])
-        W = self.output
-        return apply(W, jnp.concatenate(middles)), times(W, jnp.concatenate(slopes))  # pyright: ignore
+            return total(middles), total(slopes)
+        return apply(self.output, jnp.concatenate(middles)), columns(self.output, jnp.concatenate(slopes))
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         if self.output is not None:
             raise InputError("Heads that are concatenated break the symmetry of equiangular tokens; sum them instead.")
         p, q = zip(*(head.equiangular(mu) for head in self.heads), strict=True)
-        return sum(p[1:], p[0]), sum(q[1:], q[0])
+        return total(p), total(q)
 
     def spectrum(self, d: int, degree: int) -> Any:
         if self.output is not None:
@@ -85,11 +85,10 @@ class MultiHead(AbstractAttention):
         self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Any
     ) -> Float[Array, "*batch size"]:
         φ = [head.potential(f, basis, part) for head, part in zip(self.heads, spectrum, strict=True)]
-        return sum(φ[1:], φ[0])
+        return total(φ)
 
     def interaction(self, f: Float[Array, "*batch size"], basis: AbstractHarmonics) -> Float[Array, "*batch"]:
-        W = [head.interaction(f, basis) for head in self.heads]
-        return sum(W[1:], W[0])
+        return total([head.interaction(f, basis) for head in self.heads])
 
     def check(self, d: int) -> int:
         rows = [head.check(d) for head in self.heads]
@@ -118,6 +117,10 @@ class MultiHead(AbstractAttention):
     def healthy(self, memory: Any) -> Any:
         parts = [] if memory is None else zip(self.heads, memory, strict=True)
         return jnp.all(jnp.array([head.healthy(part) for head, part in parts], dtype=bool))
+
+
+def total(parts: Sequence[Array]) -> Array:
+    return functools.reduce(operator.add, parts)
 
 
 class Causal(AbstractAttention):

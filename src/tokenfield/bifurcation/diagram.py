@@ -16,6 +16,7 @@ from tokenfield.bifurcation.continuation import Place, Trace, between
 from tokenfield.bifurcation.measure import Observed, observed, observed_uniform
 from tokenfield.bifurcation.search import solutions_at
 from tokenfield.errors import InputError
+from tokenfield.measures import CircleDensity, SphereDensity
 from tokenfield.theory.coupling import Coupling
 
 
@@ -44,6 +45,15 @@ class State:
         """f at heights t = <x, e_1> in [-1, 1]."""
         t = np.atleast_1d(np.asarray(t, float))
         return zonal(self.d, len(self.coefficients) - 1, t) @ self.coefficients
+
+    @property
+    def measure(self) -> CircleDensity | SphereDensity:
+        """The state as a measure that can be drawn, sampled and evolved."""
+        if self.d > 2:
+            return SphereDensity(self.coefficients, self.d, zonal=True)
+        both = np.zeros(2 * len(self.coefficients) - 1)
+        both[0], both[1::2] = self.coefficients[0], self.coefficients[1:]
+        return CircleDensity(both)
 
     def __repr__(self) -> str:
         energy = "" if self.free_energy is None else f", F = {self.free_energy:.6g}"

@@ -152,7 +152,7 @@ def tableau(z: Float[Array, "*shape"]) -> tuple[Float[Array, "4 *shape"], Float[
     return jnp.stack([e1, e1, e, e]), jnp.stack([jnp.stack(row) for row in rows])
 
 
-def phi(z: Float[Array, "*shape"]) -> tuple[Array, Array, Array, Array]:
+def phi(z: Float[Array, "*shape"]) -> tuple[Array, ...]:
     r"""$φ_0 = e^z$, $φ_{k+1} = (φ_k - 1/k!)/z$, for z ≤ 0; by Taylor's series where that would cancel.
 
     >>> [round(float(part), 12) for part in phi(jnp.zeros(()))]

@@ -126,8 +126,9 @@ def evolve(
         return Trajectory(
             solved.times, states, flow, solved.reached, solved.status, solved.steps, solved.accepted, provenance
         )
-    walked = walk(problem, max_steps, progress, watch)
-    return Trajectory(*walked[:2], flow, *walked[2:], provenance.after(time.perf_counter() - began))
+    times, states, reached, status, steps, accepted = walk(problem, max_steps, progress, watch)
+    took = provenance.after(time.perf_counter() - began)
+    return Trajectory(times, states, flow, reached, status, steps, accepted, took)
 
 
 def begin(flow: Flow, mu: AbstractMeasure, summation: Any, seed: Any) -> AbstractMotion:
@@ -165,18 +166,20 @@ def _method(motion: AbstractMotion, solver: Any, rtol: float, atol: float, step:
 
 
 def walk(problem: Problem, max_steps: int, progress: bool | None, watch: Callable | None) -> tuple[Any, ...]:
-    """Times and states that were saved, where the walk ended and how, and its steps. A density that its modes no longer
-    resolve goes on with twice as many, from where it stands."""
+    """Times and states that were saved, where the walk ended and how, its steps and those accepted. A density that its
+    modes no longer resolve goes on with more, from where it stands."""
     walker = march(problem, max_steps, progress, watch)
     saved, states = _computed(problem, walker)
     account = saved, states, walker.t, walker.status, walker.steps, walker.accepted
     finer = problem.motion.finer(walker.y) if int(walker.status) == Status.UNRESOLVED and problem.strict else None
     left = max_steps - int(walker.steps)
-    if finer is None or left < 1 or not walker.t < problem.t1:
+    if finer is None or not isinstance(states, AbstractDensity) or left < 1 or not walker.t < problem.t1:
         return account
     rest = problem.ts > walker.t
     again = dataclasses.replace(problem, motion=finer, t0=walker.t, ts=jnp.append(walker.t, problem.ts[rest]))
-    times, later, reached, status, steps, accepted = walk(again, left, progress, watch)
+    start = float(walker.t)
+    unseen = None if watch is None else lambda t, mu: watch(t, mu) if t > start else None
+    times, later, reached, status, steps, accepted = walk(again, left, progress, unseen)
     kept = saved <= problem.ts[int(walker.saved) - 1] if int(walker.saved) else np.zeros(len(saved), bool)
     before = jax.vmap(lambda c: states.basis.resize(c, later.degree))(states.coefficients[np.asarray(kept)])
     joined = later.at(jnp.concatenate([before, later.coefficients[1:]]))

@@ -1,5 +1,6 @@
 """Noisy tokens: dX_i = v_μ(X_i) dt + √(2/κ) dW_i, on the sphere or in R^d  [rigollet2025, section 7]."""
 
+import math
 from typing import Any, ClassVar
 
 import diffrax as dfx
@@ -66,14 +67,8 @@ class Increments(dfx.AbstractPath):
 
     key: Any
     shape: tuple[int, ...] = eqx.field(static=True)
-
-    @property
-    def t0(self) -> Any:
-        return -jnp.inf
-
-    @property
-    def t1(self) -> Any:
-        return jnp.inf
+    t0: Any = -math.inf
+    t1: Any = math.inf
 
     def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Array:
         key = self.key

@@ -86,4 +86,5 @@ class Widening(AbstractMotion):
         L = self.measure(y).factor
         mean, slope = flow.normalization.gaussian(t, y[0], L, flow.attention)
         growth = slope @ L.T
-        return jnp.vstack([mean, growth + growth.T + 2 / self.flow.kappa * jnp.eye(len(mean), dtype=L.dtype)])
+        assert flow.kappa is not None
+        return jnp.vstack([mean, growth + growth.T + 2 / flow.kappa * jnp.eye(len(mean), dtype=L.dtype)])

@@ -50,7 +50,7 @@ class AbstractNormalization(eqx.Module):
         """One layer of the discrete Transformer: the tokens after a step of this length."""
 
     @abc.abstractmethod
-    def settle(self, mu: Tokens) -> Tokens:
+    def settle(self, mu: Any) -> Any:
         """The nearest state that the scheme allows: how a run starts, and what it returns. Refuses what has none."""
 
     # The same scheme on other measures.
@@ -124,7 +124,7 @@ class AbstractLayerNorm(AbstractNormalization):
         x = mu.x + step * self.drive(t, gamma(self.reads(mu), None))
         return mu.at(jnp.where(self.on_sphere(t), unit(x), x))
 
-    def settle(self, mu: Tokens) -> Tokens:
+    def settle(self, mu: Any) -> Any:
         mu.refuse_zero_vectors()
         return mu.at(jnp.where(self.on_sphere(jnp.inf), unit(mu.x), mu.x))
 

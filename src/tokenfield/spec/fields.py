@@ -111,7 +111,7 @@ def spec_model() -> type[Section]:
         normalization=(_union(normalization.KINDS), ...),
         mlp=(_kind_model("mlp", MLP, named=False) | None, None),  # pyright: ignore
         reweighting=(_kind_model("fisher_rao", FisherRao, named=False) | None, None),  # pyright: ignore
-        kappa=(Annotated[Real, pydantic.Field(gt=0)] | None, None),
+        kappa=(Annotated[Real, pydantic.Field(gt=0)] | None, None),  # pyright: ignore
     )
     return pydantic.create_model(
         "spec",
