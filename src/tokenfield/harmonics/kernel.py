@@ -1,8 +1,10 @@
 """Eigenvalues of the kernel e^{β<x,y>} on harmonics, to full relative accuracy at any β and in any dimension."""
 
+import functools
 import math
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -20,6 +22,7 @@ class Eigenvalues(NamedTuple):
     log_first: Float[Array, ""]
 
 
+@functools.partial(jax.jit, static_argnums=(1, 2))
 def kernel_eigenvalues(beta: Float[Array, ""], d: int, degree: int) -> Eigenvalues:
     r"""$\int e^{β⟨x,y⟩} Y_l(y) dσ(y) = c_l Y_l(x)$ with $c_l = Γ(d/2)(2/β)^{d/2-1} I_{l+d/2-1}(β)$ (Funk and Hecke).
 

@@ -102,8 +102,7 @@ class AbstractDensity(AbstractMeasure):
     @property
     def entropy(self) -> Float[Array, "*batch"]:
         """-∫ f log f dσ: 0 for the uniform measure, negative for all others."""
-        f = jnp.maximum(self.values, 0.0)
-        return -self.basis.integrate(f * jnp.log(jnp.where(f > 0, f, 1.0)))
+        return _entropy(self)
 
     def energy(self, beta: Scalar, scaled: bool = False) -> Float[Array, "*batch"]:
         r"""$E_β(μ) = \frac1{2β}\iint e^{β⟨x,y⟩} dμ dμ = \frac1{2β}\sum_j c_{l_j} f_j^2$; times e^{-β} if `scaled`.
@@ -315,6 +314,12 @@ class SphereDensity(AbstractDensity):
     def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
         rng, n = _draws(n, seed)
         return Tokens(sample_sphere(self.basis, np.asarray(self.coefficients), n, rng))
+
+
+@eqx.filter_jit
+def _entropy(mu: AbstractDensity) -> Float[Array, "*batch"]:
+    f = jnp.maximum(mu.values, 0.0)
+    return -mu.basis.integrate(f * jnp.log(jnp.where(f > 0, f, 1.0)))
 
 
 MOST = {Fourier: 4096, Zonal: 768, Spherical: 128}
