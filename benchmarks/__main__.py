@@ -18,7 +18,7 @@ CASES = {
     "velocity": "one SA velocity, n = 1000, d = 3, β = 9, float64",
     "solve": "one SA solve, n = 1000, d = 3, β = 9, t = 10, rtol 1e-6, float64",
     "gaussians": "10,000 Gaussian flows, softmax attention, d = 2, t = 5, rtol 1e-6",
-    "fokker_planck": "noisy USA on the circle, 64 Fourier modes, β = 3, κ = 6, t = 20, rtol 1e-6",
+    "fokker_planck": "noisy USA on the circle, 64 Fourier modes, β = 3, κ = 2, t = 20, tolerances for like errors",
 }
 CONTENDERS = {
     "velocity": ["tokenfield", "numpy", "torch_sdpa"],
