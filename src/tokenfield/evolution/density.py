@@ -32,7 +32,7 @@ class Spectral(AbstractMotion):
 
     flow: Flow
     start: AbstractDensity
-    tolerance: float = eqx.field(static=True, default=1e-8)
+    tolerance: Float[Array, ""]
     solver: ClassVar[str] = "etd4"
     rtol: ClassVar[float] = 1e-8
     sums: ClassVar[str] = "spectral"
@@ -45,9 +45,18 @@ class Spectral(AbstractMotion):
                 "A density lives on the sphere and moves under PostLN or SqrtScaling, without a gain, but the flow has "
                 f"{type(flow.normalization).__name__}. For other schemes move tokens: density.sample(n)."
             )
-        motion = Spectral(flow, mu)
+        motion = Spectral(flow, mu, jnp.asarray(Spectral.rtol, mu.dtype))
         motion.trace()
         return motion
+
+    def method(self, solver: Any, rtol: Array, atol: Array, step: Any, ts: Array) -> tuple[Any, Any]:
+        if solver not in (None, "etd4"):
+            raise InputError(f"Densities are moved by the solver 'etd4', but got {solver!r}. Leave it out.")
+        return ETD4(), super().method("tsit5", rtol, atol, step, ts)[1]
+
+    def to_tolerance(self, rtol: float) -> "Spectral":
+        least = 5e3 * float(jnp.finfo(self.first.dtype).eps)  # what round-off leaves in the last coefficients
+        return eqx.tree_at(lambda motion: motion.tolerance, self, jnp.full_like(self.tolerance, max(rtol, least)))
 
     @property
     def first(self) -> State:
@@ -87,7 +96,7 @@ class Spectral(AbstractMotion):
     def resolved(self, y: State) -> Bool[Array, ""]:
         """The last eighth of the degrees is below the tolerance, and f is not negative beyond it."""
         mu = self.measure(y)
-        dip = max(NEGATIVE, 100 * self.tolerance)
+        dip = jnp.maximum(NEGATIVE, 100 * self.tolerance)
         return (mu.tail < self.tolerance) & (mu.least > -dip * jnp.max(mu.values))
 
     def finer(self, y: State) -> "Spectral | None":

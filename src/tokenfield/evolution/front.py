@@ -1,6 +1,5 @@
 """`evolve`, the one front door."""
 
-import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,23 +7,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from tokenfield import _checks as check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
-from tokenfield.evolution.density import ETD4, Spectral
+from tokenfield.evolution.density import Spectral
 from tokenfield.evolution.diffeq import ADJOINTS, solve
-from tokenfield.evolution.march import Walker, march
 from tokenfield.evolution.motion import AbstractMotion
-from tokenfield.evolution.noise import NoisyParticles, Pace, Splitting
+from tokenfield.evolution.noise import NoisyParticles
 from tokenfield.evolution.particles import Particles
 from tokenfield.evolution.problem import Problem
 from tokenfield.evolution.reductions import Affine, Cosine
-from tokenfield.evolution.solvers import control_with_jumps, solver_name, solver_named
+from tokenfield.evolution.solvers import solver_name
+from tokenfield.evolution.walk import walk
 from tokenfield.flow import Flow, refuse_non_measures
 from tokenfield.measures import AbstractDensity, AbstractMeasure, Equiangular, Gaussian
-from tokenfield.status import Status
 from tokenfield.summation import choose
 from tokenfield.trajectory import Provenance, Trajectory
 
@@ -97,12 +94,17 @@ def evolve(
     rtol, atol = _tolerances(rtol, atol, dtype, motion.rtol)
     times = _interval(t)
     ts = jnp.asarray(_save_times(save, times), dtype)
+    t0, t1 = jnp.asarray(times[0], dtype), jnp.asarray(times[1], dtype)
+    method, control = motion.method(
+        solver, jnp.asarray(rtol, dtype), jnp.asarray(atol, dtype), step, jnp.append(ts, t1)
+    )
     problem = Problem(
-        motion=motion,
-        t0=jnp.asarray(times[0], dtype),
-        t1=jnp.asarray(times[1], dtype),
+        motion=motion.to_tolerance(rtol),
+        t0=t0,
+        t1=t1,
         ts=ts,
-        **_method(motion, solver, rtol, atol, step, jnp.append(ts, times[1]).astype(dtype)),
+        solver=method,
+        control=control,
         until=_stop_condition(until),
         strict=bool(refine),
     )
@@ -143,63 +145,6 @@ def begin(flow: Flow, mu: AbstractMeasure, summation: Any, seed: Any) -> Abstrac
     if flow.kappa is None:
         return Particles(flow, start, choose(summation))
     return NoisyParticles.begin(flow, start, choose(summation), seed)
-
-
-def _method(motion: AbstractMotion, solver: Any, rtol: float, atol: float, step: Any, ts: Array) -> dict[str, Any]:
-    """The solver and its step control."""
-    if isinstance(motion, NoisyParticles):
-        if solver not in (None, "splitting"):
-            raise InputError(f"Noisy tokens are moved by the solver 'splitting', but got {solver!r}. Leave it out.")
-        step = None if step is None else jnp.asarray(check.number("step", step, positive=True), ts.dtype)
-        return {"solver": Splitting(motion.flow), "control": Pace(rtol, step, motion.longest_step, ts)}
-    if step is not None:
-        raise InputError("Argument `step` is for flows with noise (kappa); without noise steps adapt to rtol.")
-    tolerances = jnp.asarray(rtol, ts.dtype), jnp.asarray(atol, ts.dtype)
-    if isinstance(motion, Spectral):
-        if solver not in (None, "etd4"):
-            raise InputError(f"Densities are moved by the solver 'etd4', but got {solver!r}. Leave it out.")
-        return {"solver": ETD4(), "control": control_with_jumps(*tolerances, motion.flow.jumps())}
-    return {
-        "solver": solver_named(motion.solver if solver is None else solver, *tolerances, motion.first.size),
-        "control": control_with_jumps(*tolerances, [jump.astype(ts.dtype) for jump in motion.flow.jumps()]),
-    }
-
-
-def walk(problem: Problem, max_steps: int, progress: bool | None, watch: Callable | None) -> tuple[Any, ...]:
-    """Times and states that were saved, where the walk ended and how, its steps and those accepted. A density that its
-    modes no longer resolve goes on with more, from where it stands."""
-    walker = march(problem, max_steps, progress, watch)
-    saved, states = _computed(problem, walker)
-    account = saved, states, walker.t, walker.status, walker.steps, walker.accepted
-    finer = problem.motion.finer(walker.y) if int(walker.status) == Status.UNRESOLVED and problem.strict else None
-    left = max_steps - int(walker.steps)
-    if finer is None or not isinstance(states, AbstractDensity) or left < 1 or not walker.t < problem.t1:
-        return account
-    rest = problem.ts > walker.t
-    again = dataclasses.replace(problem, motion=finer, t0=walker.t, ts=jnp.append(walker.t, problem.ts[rest]))
-    start = float(walker.t)
-    unseen = None if watch is None else lambda t, mu: watch(t, mu) if t > start else None
-    times, later, reached, status, steps, accepted = walk(again, left, progress, unseen)
-    kept = saved <= problem.ts[int(walker.saved) - 1] if int(walker.saved) else np.zeros(len(saved), bool)
-    before = jax.vmap(lambda c: states.basis.resize(c, later.degree))(states.coefficients[np.asarray(kept)])
-    joined = later.at(jnp.concatenate([before, later.coefficients[1:]]))
-    return (
-        jnp.append(saved[np.asarray(kept)], times[1:]),
-        joined,
-        reached,
-        status,
-        walker.steps + steps,
-        walker.accepted + accepted,
-    )
-
-
-def _computed(problem: Problem, walker: Walker) -> tuple[Array, AbstractMeasure]:
-    """The saved part of a walk; a walk that ended between two save times adds the state that it reached."""
-    count, reached = int(walker.saved), float(walker.t)
-    times, states = np.asarray(problem.ts)[:count], walker.states[:count]
-    if Status(int(walker.status)) is not Status.COMPLETED and (count == 0 or times[-1] < reached):
-        times, states = np.append(times, reached), jnp.concatenate([states, walker.y[None]])
-    return jnp.asarray(times), jax.vmap(problem.motion.measure)(states)
 
 
 def _under_transformation(problem: Problem) -> bool:

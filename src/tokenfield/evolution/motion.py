@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from tokenfield.errors import InputError
+from tokenfield.evolution.solvers import control_with_jumps, solver_named
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractMeasure
 
@@ -45,6 +46,17 @@ class AbstractMotion(eqx.Module):
     def term(self) -> Any:
         """The equation as Diffrax's solvers take it."""
         return dfx.ODETerm(self.rate)
+
+    def method(self, solver: Any, rtol: Array, atol: Array, step: Any, ts: Array) -> tuple[Any, Any]:
+        """The solver, by its name or itself (None: the one that suits), and its step control. `ts` are the save times."""
+        if step is not None:
+            raise InputError("Argument `step` is for flows with noise (kappa); without noise steps adapt to rtol.")
+        named = solver_named(self.solver if solver is None else solver, rtol, atol, self.first.size)
+        return named, control_with_jumps(rtol, atol, [jump.astype(ts.dtype) for jump in self.flow.jumps()])
+
+    def to_tolerance(self, rtol: float) -> "AbstractMotion":
+        """The same motion, watched to this accuracy."""
+        return self
 
     def trace(self) -> None:
         """Follow the rate once without computing it: attention or normalization may refuse this measure."""

@@ -45,6 +45,12 @@ class NoisyParticles(Particles):
             seed = check.whole("seed", seed, 0, "the seed of the noise")
         return NoisyParticles(flow, start, summation, jax.random.key(seed))
 
+    def method(self, solver: Any, rtol: Array, atol: Array, step: Any, ts: Array) -> tuple[Any, Any]:
+        if solver not in (None, "splitting"):
+            raise InputError(f"Noisy tokens are moved by the solver 'splitting', but got {solver!r}. Leave it out.")
+        step = None if step is None else jnp.asarray(check.number("step", step, positive=True), ts.dtype)
+        return Splitting(self.flow), Pace(rtol, step, self.longest_step, ts)
+
     @property
     def term(self) -> dfx.MultiTerm:
         noise = dfx.ControlTerm(lambda t, y, args: jnp.ones(()), Increments(self.key, self.start.x.shape))
