@@ -42,7 +42,7 @@ def test_final_state_at_rtol_1e_9(model, d, matrices, weighted):
         assert np.linalg.norm(run.final.x - exact) < 1e-7 * np.linalg.norm(exact), (beta, moved)
 
 
-@pytest.mark.parametrize("solver", ["tsit5", "dopri5", "dopri8", "kvaerno5"])
+@pytest.mark.parametrize("solver", ["tsit5", "dopri5", "dopri8", pytest.param("kvaerno5", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("model", ["sa", "usa"])
 def test_error_falls_with_rtol_over_four_decades(model, solver):
     x, w, parameters, _ = problem(3, False, True)

@@ -122,6 +122,7 @@ def test_the_whole_run_against_scipy():
     assert np.max(abs((final[1::2] - 1j * final[2::2]) / np.sqrt(2) - (exact[25:49] + 1j * exact[74:]))) < 1e-8
 
 
+@pytest.mark.slow
 def test_zonal_and_full_series_agree_on_the_sphere():
     flow = tkf.sa(3.0, kappa=8.0)
     full = tkf.evolve(flow, tkf.SphereDensity.von_mises(1.0, degree=24), t=1.0, save=1)
@@ -176,6 +177,7 @@ def test_a_density_that_outgrows_all_modes_says_so(monkeypatch):
     assert np.isfinite(np.asarray(run.coefficients)).all()
 
 
+@pytest.mark.slow
 def test_schedules_and_square_root_scaling():
     """SqrtScaling is PostLN in the clock 2(√(t+1) - 1), if β changes accordingly not at all."""
     clock = 2 * (np.sqrt(3.0) - 1)
@@ -268,6 +270,7 @@ def test_quadrature_in_space_converges_exponentially():
     assert abs(float(mu.mean[0]) - float(tkf.SphereDensity.von_mises(2.0, d=5, zonal=True).order)) < 1e-6
 
 
+@pytest.mark.slow
 def test_batches_and_gradients():
     def order(β):
         return tkf.evolve(tkf.usa(β, kappa=4.0), RIPPLED.refined(16), t=0.5, save=1).order[-1]

@@ -148,6 +148,7 @@ def test_a_regular_simplex_rests():
     assert np.array_equal(np.asarray(run.rho), np.full(3, -0.25))
 
 
+@pytest.mark.slow
 def test_batches_and_gradients():
     final = lambda beta, n: tkf.evolve(tkf.sa(beta), tkf.Equiangular(rho=0.0, n=n), t=1.0, save=1, rtol=1e-9).log_gap[
         -1

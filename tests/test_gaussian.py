@@ -240,6 +240,7 @@ def test_noise_widens():
     assert np.allclose(still.cov[-1], np.sqrt(0.5), atol=1e-7)  # -2Σ² + 2/κ = 0
 
 
+@pytest.mark.slow
 def test_gradients_where_eigenvalues_coincide():
     def size(c):
         mu = tkf.Gaussian(jnp.zeros(2), c * jnp.eye(2))

@@ -212,6 +212,7 @@ NORMALIZATIONS = {
     "mix_ln": {"tau": 0.5},
     "ngpt": {"alpha": 0.5},
     "sqrt_scaling": {},
+    "trace_norm": {},
 }
 
 

@@ -352,12 +352,13 @@ def test_refusals(name):
 def test_states_rest_under_the_density_solver(d):
     """A stationary state, as a measure, has no velocity in the Fokker–Planck equation of the same flow."""
     import jax
+    import jax.numpy as jnp
 
     from tokenfield.evolution.density import Spectral
 
     flow = tkf.usa(3.0, kappa=1.2 * theory.critical_kappa(tkf.usa(3.0), d))
     state = next(s for s in stationary(flow, d=d).at(float(flow.kappa)) if s.stable)
     motion = Spectral.begin(flow, state.measure)
-    rate = jax.jit(lambda y: motion.rate(0.0, y, None))(motion.first)
+    rate = jax.jit(lambda y: motion.rate(jnp.zeros(()), y, None))(motion.first)
     assert state.order > 0.5 and np.max(abs(np.asarray(rate))) < 1e-8
     assert abs(float(state.measure.free_energy(flow)) - state.free_energy) < 1e-10
