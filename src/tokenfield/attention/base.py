@@ -81,7 +81,7 @@ class AbstractAttention(eqx.Module):
         self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Any
     ) -> Float[Array, "*batch size"]:
         """Coefficients of φ with P_x Γ_μ(x) = ∇φ(x) on the sphere, for the density with coefficients f."""
-        raise NotImplementedError
+        return self.spectrum(basis.d, basis.degree)  # which refuses, as long as a kind has none
 
     def interaction(self, f: Float[Array, "*batch size"], basis: AbstractHarmonics) -> Float[Array, "*batch"]:
         """∬ W dμ dμ where Γ is the gradient of ∫ W(x, y) dμ(y)."""

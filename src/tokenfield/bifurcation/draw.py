@@ -2,15 +2,14 @@
 
 import os
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.interpolate import CubicSpline
 
 from tokenfield.bifurcation.diagram import Branch, Diagram
+from tokenfield.draw.page import written
 from tokenfield.draw.view import COLOURS, FAINT, INK, PAPER
-from tokenfield.errors import StoreError
 
 GREY = "#7a828e"
 DASHES = (0, (4, 2.2))
@@ -64,16 +63,7 @@ def _branch(branch: Branch) -> str:
 
 def picture(diagram: Diagram, path: str | os.PathLike | None = None) -> Any:
     """Draw a diagram. Written to `path` and its path returned, or returned as a matplotlib figure."""
-    figure = _draw(diagram)
-    if path is None:
-        return figure
-    path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, facecolor=PAPER)
-    except (OSError, ValueError) as error:
-        raise StoreError(f"The picture could not be written to {path}: {error}. Use a name ending in .png.") from error
-    return path
+    return written(_draw(diagram), path)
 
 
 def _draw(diagram: Diagram) -> Any:
