@@ -136,7 +136,8 @@ def test_zonal_and_full_series_agree_on_the_sphere():
     "mu", [pytest.param(RIPPLED, id="circle"), pytest.param(LUMPY, id="sphere", marks=pytest.mark.slow)]
 )
 def test_many_tokens_approach_the_density(mu):
-    """n = 10³ and 10⁵ tokens under linear attention, which costs O(n): second moments differ by O(n^{-1/2})."""
+    """n = 10³ and 10⁵ tokens under linear attention, which costs O(n): second moments differ by O(n^{-1/2}). (β = 1: at larger
+    β the instability of the uniform state multiplies the sampling error by e^{rate·t}.)"""
     flow = tkf.Flow(tkf.Linear(1.0), tkf.PostLN())
     final = tkf.evolve(flow, mu, t=1.0, save=1).final
     x, f = final.basis.points, np.asarray(final.values) * final.basis.weights
@@ -263,9 +264,9 @@ def test_quadrature_in_space_converges_exponentially():
         final = tkf.evolve(tkf.Flow(tkf.Softmax(-0.5)), mu, t=1.0, save=1, rtol=1e-11).final
         errors.append(abs(float(jnp.sum(final.w * final.x[:, 0] ** 2)) - exact))
     assert errors[1] < 1e-7 and errors[1] < 1e-3 * errors[0], errors
-    for domain, d in ({"ball": (6.0, 2)}, 2), ({"box": [(-5, 5)] * 3}, 3):
-        mu = tkf.Tokens.quadrature(lambda x: np.exp(-np.sum(x**2, axis=1)), n=24, **domain)
-        assert np.allclose(np.asarray(tkf.Gaussian.of(mu).cov), 0.5 * np.eye(d), atol=1e-5)
+    for domain, d in ({"ball": (6.0, 2)}, 2), ({"box": [(-6, 6)] * 2}, 2), ({"ball": (6.0, 3)}, 3):
+        mu = tkf.Tokens.quadrature(lambda x: np.exp(-np.sum(x**2, axis=1)), n=40, **domain)
+        assert np.allclose(np.asarray(tkf.Gaussian.of(mu).cov), 0.5 * np.eye(d), atol=1e-10)
     mu = tkf.Tokens.quadrature(lambda x: np.exp(2 * x[:, 0]), sphere=5, n=8)
     assert abs(float(mu.mean[0]) - float(tkf.SphereDensity.von_mises(2.0, d=5, zonal=True).order)) < 1e-6
 
