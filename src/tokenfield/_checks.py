@@ -25,6 +25,12 @@ def traced(tree: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
 
 
+def batched(tree: Any) -> bool:
+    """Whether any leaf is being mapped over by vmap, where a choice between programs would run all of them."""
+    parts = [(leaf, getattr(leaf, "primal", None)) for leaf in jax.tree.leaves(tree)]
+    return any(type(part).__name__ == "BatchTracer" for pair in parts for part in pair)  # JAX has no public name for it
+
+
 def real_array(name: str, value: Any, like: str = "an array of real numbers") -> Any:
     """`value` as a floating-point array; float32 stays float32, whole numbers become the default float.
 

@@ -1,5 +1,6 @@
 """Flow: an attention and a normalization that act on a measure; and the named models."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -9,11 +10,11 @@ from jaxtyping import Array, Float, Int
 from tokenfield import _checks as check
 from tokenfield._checks import Scalar
 from tokenfield.attention import AbstractAttention, Krause, MeanShift, Softmax, Unnormalized
-from tokenfield.attention.base import Points, as_dtype, query_points, refuse_overflow
+from tokenfield.attention.base import TOLERANCE, Points, as_dtype, query_points, refuse_overflow, requested
 from tokenfield.blocks import MLP, FisherRao
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Tokens
-from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN
+from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN, Rescaled
 from tokenfield.parameters import PerLayer, at_layer, at_time, scheduled
 from tokenfield.summation import AbstractSummation, choose
 
@@ -95,6 +96,17 @@ class Flow(eqx.Module):
         """Times at which the flow changes abruptly."""
         return self.normalization.jumps() + [part.jumps for part in scheduled(self) if isinstance(part, PerLayer)]
 
+    def sums(
+        self, mu: Tokens, points: Points, summation: Any, tolerance: float, *, run: bool = False
+    ) -> AbstractSummation:
+        """The summation that serves this flow on these tokens, at query points or (None) at the tokens themselves, with
+        an error of at most `tolerance` in every row. `run`: for a whole run, which may go on in other coordinates."""
+        isotropic = run and self.normalization.isotropic and self.mlp is None and self.kappa is None
+        turning = isinstance(self.normalization, Rescaled) and getattr(self.attention, "A", None) is not None
+        unit = self.normalization.reads_directions
+        request = requested(self.attention, mu, points, tolerance, unit=unit, isotropic=isotropic)
+        return choose(summation, dataclasses.replace(request, scores=None) if turning else request)
+
     # The front doors.
 
     def settle(self, mu: Any) -> Tokens:
@@ -140,8 +152,14 @@ def velocity(flow: Any, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any 
     points = query_points(mu, x)
     at = None if x is None else flow.normalization.settle(Tokens(jnp.atleast_2d(points))).x
     flow = as_dtype(flow, mu.x.dtype)
-    v = flow.velocity(check.scalar("t", t).astype(mu.x.dtype), mu, at, choose(summation))
+    sums = flow.sums(mu, at, summation, TOLERANCE)
+    v = _velocity(flow, check.scalar("t", t).astype(mu.x.dtype), mu, at, sums)
     return refuse_overflow(v.reshape(points.shape), flow.attention)
+
+
+@eqx.filter_jit
+def _velocity(flow: Flow, t: Array, mu: Tokens, at: Points, summation: AbstractSummation) -> Array:
+    return flow.velocity(t, mu, at, summation)
 
 
 def refuse_non_measures(mu: Any) -> None:

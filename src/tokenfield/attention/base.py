@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
@@ -13,7 +14,10 @@ from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Gaussian, Tokens
 from tokenfield.parameters import Parameter, at_time, fits, matrix_parameter, number_parameter
-from tokenfield.summation import AbstractSummation, Dense, choose
+from tokenfield.summation import AbstractSummation, Dense, Request, choose
+
+TOLERANCE = 1e-10
+"""To what accuracy a field that is asked for by itself is summed, relative to what every point sees."""
 
 Points = Float[Array, "m d"] | None
 """Where a field is asked for: m points, or None for the tokens themselves."""
@@ -51,6 +55,18 @@ class AbstractAttention(eqx.Module):
     def asked_from(self, s: Any) -> "AbstractAttention":
         """The attention for query points at positions s, where positions matter."""
         raise InputError(f"Positions of query points matter to Causal attention only, not to {type(self).__name__}.")
+
+    # What fast sums need to know.
+
+    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        """One pair (Q, K) a head where the kernel is e^{<Qx, Ky>} times functions of x and of y alone, β included; None
+        where it is not, or its parameters are traced or change with depth."""
+        return None
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether Γ commutes with rotations of R^d: whatever acts on coordinates is a multiple of the identity."""
+        return False
 
     # The same attention on other measures. What is not said here cannot be said in closed form, and is refused.
 
@@ -117,7 +133,8 @@ class AbstractAttention(eqx.Module):
         attention = at_time(as_dtype(self if s is None else self.asked_from(s), mu.x.dtype), check.scalar("t", t))
         points = query_points(mu, x)
         self._refuse_poor_memory(attention, mu)
-        field = attention.field(mu, None if x is None else jnp.atleast_2d(points), choose(summation))
+        at = None if x is None else jnp.atleast_2d(points)
+        field = _field(attention, mu, at, choose(summation, requested(attention, mu, at, TOLERANCE)))
         return refuse_overflow(field if points.ndim == 2 else field[0], attention)
 
     def _on_gaussian(self, mu: Gaussian, x: Any, t: Any) -> Array:
@@ -135,6 +152,11 @@ class AbstractAttention(eqx.Module):
                 f"{type(self).__name__} attention did not reach its own tolerance in its number of iterations. "
                 "Give it more (iterations=...), or a larger tolerance, or a smaller β."
             )
+
+
+@eqx.filter_jit
+def _field(attention: AbstractAttention, mu: Tokens, x: Points, summation: AbstractSummation) -> Array:
+    return attention.field(mu, x, summation)
 
 
 class AbstractDotProduct(AbstractAttention):
@@ -157,6 +179,10 @@ class AbstractDotProduct(AbstractAttention):
     def score(self, d: int) -> Float[Array, "d d"]:
         """S = β KᵀQ, so that s(x, y) = <Sx, y>."""
         return self.beta * square(times(transpose(self.K), self.Q) if self.A is None else self.A, d)
+
+    @property
+    def isotropic(self) -> bool:
+        return all(is_number(getattr(self, name)) for name in "QKVA")
 
     def coupling(self) -> Float[Array, ""]:
         """The number β' with s(x, y) = β' <x, y>, where Q, K, V and A are multiples of the identity."""
@@ -195,6 +221,25 @@ def dot_product_parameters(beta: Any, Q: Any, K: Any, V: Any, A: Any = None) -> 
     return number_parameter("beta", beta), *(matrix_parameter(name, value) for name, value in named)
 
 
+def score_pair(
+    factor: Any, Q: Parameter, K: Parameter, A: Parameter, d: int
+) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """(factor Q, K), or (factor A, I), as matrices; None where a part is not known."""
+    known = [part for part in (factor, Q, K, A) if part is not None]
+    if any(not eqx.is_array(part) or check.traced(part) for part in known):
+        return None
+    written = [np.asarray(square(part, d), np.float64) for part in (Q if A is None else A, K)]
+    return [(float(factor) * written[0], written[1])]
+
+
+def is_number(parameter: Parameter) -> bool:
+    """Whether a matrix parameter is a multiple of the identity, now and at any depth."""
+    if parameter is None:
+        return True
+    values = getattr(parameter, "values", parameter)  # one value a layer
+    return eqx.is_array(values) and values.ndim == (0 if values is parameter else 1)
+
+
 def apply(matrix: Array | None, x: Float[Array, "*rows d"]) -> Float[Array, "*rows k"]:
     """The matrix applied to a vector or to every row; None is the identity, a number c is c·I."""
     if matrix is None:
@@ -228,6 +273,33 @@ def times(left: Array | None, right: Array | None) -> Array | None:
     if left is None or right is None:
         return right if left is None else left
     return left * right if left.ndim == 0 or right.ndim == 0 else left @ right
+
+
+def requested(
+    attention: AbstractAttention,
+    mu: Tokens,
+    x: Points,
+    tolerance: float,
+    *,
+    unit: bool | None = None,
+    isotropic: bool = False,
+) -> Request:
+    """What attention asks of a summation, at points x or at the tokens; `unit` None: look whether all are unit vectors."""
+    known = not check.traced((mu, x))
+    seen = np.concatenate([np.asarray(part) for part in (mu.x, x) if part is not None]) if known else None
+    if unit is None:
+        unit = seen is not None and bool(np.all(np.abs(np.linalg.norm(seen, axis=1) - 1) < 1e-14))
+    return Request(
+        n=mu.n,
+        d=mu.d,
+        queries=mu.n if x is None else len(x),
+        tolerance=tolerance,
+        dtype=mu.dtype,
+        scores=None if check.batched((mu, x)) else attention.scores(mu.d),
+        unit=unit,
+        isotropic=isotropic and known and x is None and attention.isotropic,
+        points=seen,
+    )
 
 
 def query_points(mu: Tokens, x: Any) -> Array:

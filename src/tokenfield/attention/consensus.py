@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractAttention, Points
+from tokenfield.attention.base import AbstractAttention, Points, score_pair
 from tokenfield.attention.l2 import L2
 from tokenfield.errors import InputError
 from tokenfield.measures import Tokens
@@ -44,6 +44,10 @@ class Krause(AbstractAttention):
             raise InputError(f"P links {len(self.P)} tokens to each other; the field exists at these tokens only.")
         return self.P @ values - values
 
+    @property
+    def isotropic(self) -> bool:
+        return True
+
     def check(self, d: int) -> int:
         return d
 
@@ -76,6 +80,13 @@ class MeanShift(AbstractAttention):
         if self.data is not None:
             raise InputError("Classical mean-shift attends to its data, not to tokens: it has no attention matrix.")
         return L2(0.5 * self.beta).weigh(mu, mu.x if x is None else x, values, summation)
+
+    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return score_pair(self.beta, None, None, None, d) if self.data is None else None
+
+    @property
+    def isotropic(self) -> bool:
+        return self.data is None
 
     def check(self, d: int) -> int:
         if self.data is not None and self.data.shape[1] != d:

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
@@ -13,6 +15,8 @@ from tokenfield.attention.base import (
     apply,
     columns,
     dot_product_parameters,
+    is_number,
+    score_pair,
     square,
     times,
     transpose,
@@ -47,9 +51,16 @@ class L2(AbstractAttention):
     ) -> Float[Array, "m p"]:
         """-β|q-k|² = 2β<q,k> - β|k|² up to a constant a row, which a normalized kernel does not feel."""
         q, k = apply(self.Q, mu.x if x is None else x), apply(self.K, mu.x)
-        q = jnp.concatenate([2 * self.beta * q, jnp.ones((len(q), 1), q.dtype)], axis=1)
-        k = jnp.concatenate([k, -self.beta * jnp.sum(k**2, axis=1, keepdims=True)], axis=1)
-        return summation.exponential(q, k, values, mu.w).average
+        bias = -self.beta * jnp.sum(k**2, axis=1)
+        return summation.exponential(2 * self.beta * q, k, values, mu.w, bias=bias).average
+
+    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        factor = 2 * self.beta if eqx.is_array(self.beta) else self.beta
+        return score_pair(factor, self.Q, self.K, None, d)
+
+    @property
+    def isotropic(self) -> bool:
+        return all(is_number(getattr(self, name)) for name in "QKV")
 
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None

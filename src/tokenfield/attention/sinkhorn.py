@@ -66,8 +66,8 @@ class Sinkhorn(AbstractDotProduct):
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
         """With g known this is softmax attention with the bias log g on its keys."""
-        q, k = self.queries(mu, x), self._biased(mu, self.potentials(mu).log_g)
-        return summation.exponential(_with_one(q), k, values, mu.w).average
+        log_g = self.potentials(mu).log_g
+        return summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w, bias=log_g).average
 
     def potentials(self, mu: Tokens) -> Potentials:
         """log g of the tokens, by fixed-point iteration."""
@@ -107,11 +107,8 @@ class Sinkhorn(AbstractDotProduct):
     @staticmethod
     def _log_sum(q: Array, k: Array, bias: Array, w: Array) -> Float[Array, " m"]:
         """log Σ_j w_j e^{<q_i, k_j> + bias_j}."""
-        sums = Dense().exponential(_with_one(q), jnp.column_stack([k, bias]), jnp.zeros((len(k), 0), k.dtype), w)
+        sums = Dense().exponential(q, k, jnp.zeros((len(k), 0), k.dtype), w, bias=bias)
         return sums.shift + jnp.log(sums.total)
-
-    def _biased(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, "n k"]:
-        return jnp.column_stack([self.keys(mu), log_g])
 
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
@@ -158,7 +155,3 @@ def _root_jvp(primals, tangents):
     s = jnp.sqrt(1 + 4 * jnp.maximum(values, 0.0))
     inside = (vectors.T @ (4 * tangents[0]) @ vectors) / (s[:, None] + s[None, :])
     return (vectors * s) @ vectors.T, vectors @ inside @ vectors.T
-
-
-def _with_one(q: Float[Array, "m k"]) -> Float[Array, "m k+1"]:
-    return jnp.concatenate([q, jnp.ones((len(q), 1), q.dtype)], axis=1)

@@ -2,10 +2,19 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, apply, columns, dot_product_parameters, scale
+from tokenfield.attention.base import (
+    AbstractDotProduct,
+    Points,
+    apply,
+    columns,
+    dot_product_parameters,
+    scale,
+    score_pair,
+)
 from tokenfield.harmonics import AbstractHarmonics, Eigenvalues, kernel_eigenvalues
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
@@ -41,6 +50,9 @@ class Softmax(AbstractDotProduct):
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
         return summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w).average
+
+    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return score_pair(self.beta, self.Q, self.K, self.A, d)
 
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None

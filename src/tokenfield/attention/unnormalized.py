@@ -2,10 +2,11 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters, scale
+from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters, scale, score_pair
 from tokenfield.harmonics import AbstractHarmonics, Eigenvalues, kernel_eigenvalues
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
@@ -55,6 +56,9 @@ class Unnormalized(AbstractDotProduct):
     ) -> Float[Array, "m p"]:
         sums = summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w)
         return jnp.exp(sums.shift - self.unit)[:, None] * sums.weighted
+
+    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return score_pair(self.beta, self.Q, self.K, self.A, d)
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         kernel = lambda cosine: scale(self.V, jnp.exp(self.coupling() * cosine * mu.r**2 - self.unit) / mu.n)

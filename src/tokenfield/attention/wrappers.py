@@ -7,6 +7,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
@@ -60,6 +61,14 @@ class MultiHead(AbstractAttention):
     def matrix(self, mu: Tokens, x: Points) -> Float[Array, "heads m n"]:
         """One attention matrix a head."""
         return jnp.stack([head.matrix(mu, x) for head in self.heads])
+
+    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        found = [head.scores(d) for head in self.heads]
+        return None if any(part is None for part in found) else [pair for part in found for pair in part or []]
+
+    @property
+    def isotropic(self) -> bool:
+        return self.output is None and all(head.isotropic for head in self.heads)
 
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
@@ -190,6 +199,10 @@ class Causal(AbstractAttention):
                 )
         return self.attention.check(d)
 
+    @property
+    def isotropic(self) -> bool:
+        return self.rotary is None and self.attention.isotropic
+
     def asked_from(self, s: Any) -> "Causal":
         σ = check.finite("s", check.real_array("s", s, like="positions of the query points"))
         return eqx.tree_at(lambda a: a.sigma, self, σ, is_leaf=lambda leaf: leaf is None)
@@ -218,13 +231,14 @@ class Positional(AbstractSummation):
         v: Float[Array, "n p"],
         w: Float[Array, " n"],
         score: Any = inner,
+        bias: Float[Array, " n"] | None = None,
     ) -> ExponentialSums:
         if self.rotary is not None:
             q, k = rotate(q, self.rotary * self.σ), rotate(k, self.rotary * self.τ)
         if self.alibi is not None:  # -alibi (σ - τ) as an inner product of two more coordinates
             q = jnp.column_stack([q, -self.alibi * self.σ, jnp.ones_like(self.σ)])
             k = jnp.column_stack([k, jnp.ones_like(self.τ), self.alibi * self.τ])
-        return self.summation.exponential(q, k, v, w, score)
+        return self.summation.exponential(q, k, v, w, score, bias)
 
     def elementwise(self, function: Any, q: Any, k: Any, v: Any, w: Any) -> Any:
         return self.summation.elementwise(function, q, k, v, w)

@@ -35,7 +35,6 @@ class Spectral(AbstractMotion):
     tolerance: Float[Array, ""]
     solver: ClassVar[str] = "etd4"
     rtol: ClassVar[float] = 1e-8
-    sums: ClassVar[str] = "spectral"
 
     @staticmethod
     def begin(flow: Flow, mu: AbstractDensity) -> "Spectral":
@@ -57,6 +56,10 @@ class Spectral(AbstractMotion):
     def to_tolerance(self, rtol: float) -> "Spectral":
         least = 5e3 * float(jnp.finfo(self.first.dtype).eps)  # what round-off leaves in the last coefficients
         return eqx.tree_at(lambda motion: motion.tolerance, self, jnp.full_like(self.tolerance, max(rtol, least)))
+
+    @property
+    def sums(self) -> str:
+        return "spectral"
 
     @property
     def first(self) -> State:

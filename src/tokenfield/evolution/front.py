@@ -22,7 +22,6 @@ from tokenfield.evolution.solvers import solver_name
 from tokenfield.evolution.walk import walk
 from tokenfield.flow import Flow, refuse_non_measures
 from tokenfield.measures import AbstractDensity, AbstractMeasure, Equiangular, Gaussian
-from tokenfield.summation import choose
 from tokenfield.trajectory import Provenance, Trajectory
 
 
@@ -89,9 +88,9 @@ def evolve(
         )
     began = time.perf_counter()
     refuse_non_measures(mu0)
-    motion = begin(as_dtype(flow, mu0.dtype), mu0, summation, seed)
+    rtol, atol = _tolerances(rtol, atol, mu0.dtype, motion_of(flow, mu0).rtol)
+    motion = begin(as_dtype(flow, mu0.dtype), mu0, summation, seed, rtol)
     dtype = motion.first.dtype
-    rtol, atol = _tolerances(rtol, atol, dtype, motion.rtol)
     times = _interval(t)
     ts = jnp.asarray(_save_times(save, times), dtype)
     t0, t1 = jnp.asarray(times[0], dtype), jnp.asarray(times[1], dtype)
@@ -133,18 +132,26 @@ def evolve(
     return Trajectory(times, states, flow, reached, status, steps, accepted, took)
 
 
-def begin(flow: Flow, mu: AbstractMeasure, summation: Any, seed: Any) -> AbstractMotion:
-    """The motion of this kind of measure along the flow; refuses what the two cannot do together."""
+def motion_of(flow: Flow, mu: AbstractMeasure) -> type[AbstractMotion]:
+    """How this kind of measure moves along the flow."""
     if isinstance(mu, Equiangular):
-        return Cosine.begin(flow, mu)
+        return Cosine
     if isinstance(mu, Gaussian):
-        return Affine.begin(flow, mu)
+        return Affine
     if isinstance(mu, AbstractDensity):
-        return Spectral.begin(flow, mu)
+        return Spectral
+    return Particles if flow.kappa is None else NoisyParticles
+
+
+def begin(flow: Flow, mu: AbstractMeasure, summation: Any, seed: Any, rtol: float) -> AbstractMotion:
+    """The motion from this start; refuses what flow and measure cannot do together. Sums are ten times as accurate as
+    steps."""
+    kind: Any = motion_of(flow, mu)
+    if kind not in (Particles, NoisyParticles):
+        return kind.begin(flow, mu)
     start = flow.settle(mu)
-    if flow.kappa is None:
-        return Particles(flow, start, choose(summation))
-    return NoisyParticles.begin(flow, start, choose(summation), seed)
+    sums = flow.sums(start, None, summation, 0.1 * rtol, run=True)
+    return kind.begin(flow, start, sums, seed)
 
 
 def _under_transformation(problem: Problem) -> bool:

@@ -11,13 +11,13 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
-from tokenfield.attention.base import as_dtype
+from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.parameters import PerLayer, scheduled
 from tokenfield.status import Status
-from tokenfield.summation import AbstractSummation, choose
+from tokenfield.summation import AbstractSummation
 from tokenfield.trajectory import Provenance, Trajectory
 
 
@@ -56,8 +56,9 @@ def layers(flow: Any, mu0: Any, depth: Any, step: Any = 1.0, *, save: Any = None
     kept = (
         np.unique(np.linspace(0, depth, min(count, depth + 1)).round().astype(int)) if count > 1 else np.array([depth])
     )
-    states, finite = _scan(as_dtype(flow, start.x.dtype), start, step, depth, tuple(kept.tolist()), choose(summation))
-    provenance = Provenance("layers", 0.0, 0.0, "dense", origin=getattr(mu0, "origin", None))
+    sums = flow.sums(start, None, summation, TOLERANCE)
+    states, finite = _scan(as_dtype(flow, start.x.dtype), start, step, depth, tuple(kept.tolist()), sums)
+    provenance = Provenance("layers", 0.0, 0.0, sums.told, origin=getattr(mu0, "origin", None))
     times = step * kept
     if check.traced((states, finite)):
         code = jnp.where(jnp.all(finite), Status.COMPLETED, Status.BLOW_UP)

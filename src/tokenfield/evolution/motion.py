@@ -26,8 +26,6 @@ class AbstractMotion(eqx.Module):
     solver: ClassVar[str] = "tsit5"
     """Which solver suits the equation, and its relative tolerance."""
     rtol: ClassVar[float] = 1e-6
-    sums: ClassVar[str] = ""
-    """How integrals against the measure are computed, for the record."""
 
     @property
     @abc.abstractmethod
@@ -41,6 +39,11 @@ class AbstractMotion(eqx.Module):
     @abc.abstractmethod
     def measure(self, y: State) -> AbstractMeasure:
         """The measure of a state."""
+
+    @property
+    def sums(self) -> str:
+        """How integrals against the measure are computed, for the record."""
+        return ""
 
     @property
     def term(self) -> Any:

@@ -30,6 +30,7 @@ class NoisyParticles(Particles):
     flow: Flow
     start: Tokens
     summation: AbstractSummation
+    basis: Float[Array, "r d"] | None
     key: Any
     solver: ClassVar[str] = "splitting"
     rtol: ClassVar[float] = 1e-3
@@ -43,7 +44,7 @@ class NoisyParticles(Particles):
             )
         if not check.traced(seed):
             seed = check.whole("seed", seed, 0, "the seed of the noise")
-        return NoisyParticles(flow, start, summation, jax.random.key(seed))
+        return NoisyParticles(flow, start, summation, None, jax.random.key(seed))
 
     def method(self, solver: Any, rtol: Array, atol: Array, step: Any, ts: Array) -> tuple[Any, Any]:
         if solver not in (None, "splitting"):

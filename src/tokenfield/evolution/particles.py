@@ -1,16 +1,16 @@
 """Tokens: the particle equation."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from tokenfield.evolution.motion import AbstractMotion, State
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.parameters import at_time
-from tokenfield.summation import AbstractSummation
+from tokenfield.summation import AbstractSummation, Span
 
 
 class Particles(AbstractMotion):
@@ -19,7 +19,19 @@ class Particles(AbstractMotion):
     flow: Flow
     start: Tokens
     summation: AbstractSummation
-    sums: ClassVar[str] = "dense"
+    basis: Float[Array, "r d"] | None
+    """An orthonormal basis of the tokens' span, where `start` and rows are coordinates in it."""
+
+    @staticmethod
+    def begin(flow: Flow, start: Tokens, summation: AbstractSummation, seed: Any) -> "Particles":
+        if not isinstance(summation, Span):
+            return Particles(flow, start, summation, None)
+        y, basis = Span.coordinates(start.x)
+        return Particles(flow, start.at(y), summation, basis)
+
+    @property
+    def sums(self) -> str:
+        return self.summation.told
 
     @property
     def first(self) -> State:
@@ -36,7 +48,8 @@ class Particles(AbstractMotion):
 
     def measure(self, y: State) -> Tokens:
         """The measure of a state, as the flow returns it (on the sphere, say)."""
-        return self.flow.normalization.settle(self.tokens(y))
+        mu = self.tokens(y)
+        return self.flow.normalization.settle(mu if self.basis is None else mu.at(mu.x @ self.basis))
 
     def rate(self, t: Any, y: Any, memory: Any) -> Any:
         flow = eqx.tree_at(lambda f: f.attention, self.flow, self.flow.attention.recall(memory))

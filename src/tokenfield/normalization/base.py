@@ -37,6 +37,16 @@ class AbstractNormalization(eqx.Module):
         """Whether tokens live on the unit sphere, from the start and for ever."""
         return False
 
+    @property
+    def reads_directions(self) -> bool:
+        """Whether attention sees unit vectors, whatever tokens are."""
+        return False
+
+    @property
+    def isotropic(self) -> bool:
+        """Whether the scheme commutes with rotations."""
+        return True
+
     @abc.abstractmethod
     def reads(self, mu: Tokens) -> Tokens:
         """The measure that attention sees."""
@@ -106,6 +116,14 @@ class AbstractLayerNorm(AbstractNormalization):
     @property
     def confines(self) -> bool:
         return self.on_sphere(0.0) is True
+
+    @property
+    def reads_directions(self) -> bool:
+        return self.gain is None
+
+    @property
+    def isotropic(self) -> bool:
+        return self.gain is None or self.gain.ndim == 0
 
     def reads(self, mu: Tokens) -> Tokens:
         return mu.at(self._ln(mu.directions))

@@ -36,8 +36,13 @@ class ExponentialSums(NamedTuple):
 class AbstractSummation(eqx.Module):
     """How sums over tokens are computed.
 
-    A kernel with a bias b_j on its keys is the same sum: append 1 to the queries and b_j to the keys.
+    Every sum keeps the error of each row below its own tolerance times that row's total, or is exact up to rounding.
     """
+
+    @property
+    def told(self) -> str:
+        """What a run says about its sums."""
+        return type(self).__name__.lower()
 
     @abc.abstractmethod
     def exponential(
@@ -47,8 +52,9 @@ class AbstractSummation(eqx.Module):
         v: Float[Array, "n p"],
         w: Float[Array, " n"],
         score: Any = inner,
+        bias: Float[Array, " n"] | None = None,
     ) -> ExponentialSums:
-        """Σ_j w_j e^{s_ij} and Σ_j w_j e^{s_ij} v_j for every query, s_ij = score(q_i, k_j)."""
+        """Σ_j w_j e^{s_ij} and Σ_j w_j e^{s_ij} v_j for every query, s_ij = score(q_i, k_j) + bias_j."""
 
     @abc.abstractmethod
     def elementwise(

@@ -1,20 +1,197 @@
-"""Which summation serves a request. Named ones are honoured; what is left open is decided here."""
+"""Which summation serves a request. Named ones are honoured or refused; what is left open is decided by cost."""
 
+import dataclasses
+import math
 from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
 
 from tokenfield.errors import InputError, suggest
 from tokenfield.summation.base import AbstractSummation
+from tokenfield.summation.circle import Circle, reach
 from tokenfield.summation.dense import Dense
+from tokenfield.summation.euclidean import Euclidean, frequencies
+from tokenfield.summation.span import Span
+from tokenfield.summation.spectral import AbstractSpectral
+from tokenfield.summation.sphere import Sphere
 
-KINDS: dict[str, type[AbstractSummation]] = {"dense": Dense}
+KINDS: dict[str, type[AbstractSummation]] = {
+    "dense": Dense,
+    "circle": Circle,
+    "sphere": Sphere,
+    "euclidean": Euclidean,
+    "span": Span,
+}
+
+ROOM = 1.25
+"""How much farther apart tokens may come than at first, before Euclidean sums become dense ones."""
+MOST_MODES = {1: 2**17, 2: 2**10, 3: 2**6}
+"""Frequencies a dimension that Euclidean sums may have; in three dimensions 128³ coefficients."""
+MOST_DEGREES = 512
+"""The degree up to which the Legendre table of the sphere is made: half a gigabyte."""
 
 
-def choose(summation: Any = None) -> AbstractSummation:
-    """A summation by name, as given, or the best one known when nothing was named."""
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What sums are asked for: scores <Qx, Ky> (β in Q) between `queries` points and the tokens x, in R^d.
+
+    `scores` has one pair (Q, K) a head as float64 matrices, None if a kernel is no exponential of an inner product or its
+    parameters are not known yet; `unit`: whether x are unit vectors and stay so; `isotropic`: whether the flow commutes
+    with rotations; `points`: tokens and query points as they are now, None if not known yet.
+    """
+
+    n: int
+    d: int
+    queries: int
+    tolerance: float
+    dtype: Any
+    scores: list[tuple[np.ndarray, np.ndarray]] | None = None
+    unit: bool = False
+    isotropic: bool = False
+    points: np.ndarray | None = None
+
+
+def choose(summation: Any = None, request: Request | None = None) -> AbstractSummation:
+    """A summation by name, as given, or the cheapest one that serves the request to its tolerance."""
     if isinstance(summation, AbstractSummation):
         return summation
-    if summation is None:
-        return Dense()
-    if not isinstance(summation, str) or summation not in KINDS:
+    if summation is not None and (not isinstance(summation, str) or summation not in KINDS):
         raise InputError(f"Unknown summation {summation!r}. {suggest(summation, KINDS)}")
-    return KINDS[summation]()
+    if request is None or summation == "dense":
+        return Dense()
+    if summation is not None:
+        return _named(summation, request)
+    costs = {name: _cost(name, request) for name in KINDS if _why_not(name, request) is None}
+    return _make(min(costs, key=costs.__getitem__), request)
+
+
+def _named(name: str, request: Request) -> AbstractSummation:
+    reason = _why_not(name, request)
+    if reason is not None:
+        raise InputError(f"Summation {name!r} does not serve here: {reason}. Leave `summation` out to have one chosen.")
+    return _make(name, request)
+
+
+def _make(name: str, r: Request) -> AbstractSummation:
+    if name in ("circle", "sphere"):
+        return (Circle if name == "circle" else Sphere)(max(_couplings(r)), r.tolerance)
+    if name == "euclidean":
+        root = _root(r)
+        assert root is not None
+        return Euclidean(root, _extent(root, r), r.d, r.tolerance)
+    return KINDS[name]()
+
+
+def _why_not(name: str, r: Request) -> str | None:
+    """Why a summation cannot serve, None if it can."""
+    if name == "dense":
+        return None
+    if name == "span":
+        return None if r.isotropic and r.n < r.d else _NO_SPAN
+    if r.scores is None:
+        return "it sums exponentials of inner products, with parameters that are known when the run begins and do not change"
+    if name == "euclidean":
+        return _why_not_euclidean(r)
+    d = {"circle": 2, "sphere": 3}[name]
+    if r.d != d or not r.unit:
+        return f"tokens must be read as unit vectors in R^{d} (Post-LN and its relatives, no gain)"
+    couplings = _couplings(r)
+    if not couplings:
+        return "Q and K must be multiples of rotations"
+    if name == "sphere" and reach(max(couplings)) > MOST_DEGREES:
+        return f"β = {max(couplings):g} needs more than {MOST_DEGREES} degrees"
+    if _noise(reach(max(couplings)), r) > 0.1 * _uniform(max(couplings), d):
+        return f"a tolerance of {r.tolerance:.0e} is below what its transforms reach"
+    return None
+
+
+_NO_SPAN = (
+    "it needs fewer tokens than dimensions, and a flow that commutes with rotations (numbers for Q, K, V and A, no MLP, "
+    "noise or gain)"
+)
+
+
+def _why_not_euclidean(r: Request) -> str | None:
+    root = _root(r)
+    if r.d > 3 or r.unit or root is None:
+        return "it needs d ≤ 3 and one symmetric positive definite KᵀQ"
+    if r.points is None:
+        return "it needs to know where tokens are"
+    M = frequencies(_extent(root, r))
+    if MOST_MODES[r.d] < M:
+        return f"tokens spread so far that it would need {M} frequencies a dimension"
+    spread = 0.5 * float(np.max(np.sum(_placed(root, r) ** 2, axis=1)))
+    if spread > 600 or _noise(M, r) * math.exp(spread) > 0.1:
+        return "tokens lie so far out that the farthest would drown the others"
+    return None
+
+
+def _couplings(r: Request) -> list[float]:
+    """β = |Qx||Ky| of every head for unit x and y; empty where Q or K is no multiple of a rotation."""
+    found = [(_stretch(Q), _stretch(K)) for Q, K in r.scores or []]
+    return [] if any(None in pair for pair in found) else [q * k for q, k in found if q is not None and k is not None]
+
+
+def _stretch(matrix: np.ndarray) -> float | None:
+    """c with MᵀM = c² I."""
+    square = matrix.T @ matrix
+    c2 = square[0, 0]
+    return math.sqrt(c2) if np.allclose(square, c2 * np.eye(len(square)), rtol=0, atol=1e-12 * c2) else None
+
+
+def _root(r: Request) -> np.ndarray | None:
+    """R = (KᵀQ)^{1/2} where Q and K are square with K = I or K ∝ Q, so that queries are R² and keys 1 in one system of
+    coordinates; the same for all heads."""
+    if r.scores is None or len(r.scores) != 1:
+        return None
+    Q, K = r.scores[0]
+    if Q.shape != K.shape or Q.shape[0] != Q.shape[1] or not np.any(K):
+        return None
+    A = Q @ np.linalg.pinv(K)  # queries of a key's own place: <Qx, Ky> = <A(Kx), Ky>
+    if not np.allclose(A @ K, Q) or not np.allclose(A, A.T, rtol=0, atol=1e-12 * np.abs(A).max()):
+        return None
+    values, vectors = np.linalg.eigh(A)
+    return (vectors * np.sqrt(values)) @ vectors.T if values.min() > 1e-12 * values.max() else None
+
+
+def _extent(root: np.ndarray, r: Request) -> float:
+    return ROOM * float(np.max(np.ptp(_placed(root, r), axis=0)))
+
+
+def _placed(root: np.ndarray, r: Request) -> np.ndarray:
+    """Tokens in units of the kernel's width: R K x."""
+    assert r.points is not None
+    assert r.scores is not None
+    return r.points @ r.scores[0][1].T @ root
+
+
+def _noise(modes: float, r: Request) -> float:
+    """The least share of all mass that a row's total must have to be summed fast."""
+    wide = jnp.result_type(float)
+    _, δ = AbstractSpectral.errors(modes, wide)
+    return 2 * δ / r.tolerance
+
+
+def _uniform(β: float, d: int) -> float:
+    """The total of e^{β(<x,y>-1)} over the uniform measure, roughly."""
+    return 1 / (1 + math.sqrt(2 * math.pi * β)) if d == 2 else 1 / (1 + 2 * β)
+
+
+# Milliseconds on two cores, measured by `python -m benchmarks costs`; only their ratios matter.
+
+
+def _cost(name: str, r: Request) -> float:
+    pairs, both = r.n * r.queries, r.n + r.queries
+    if name == "dense":
+        return 0.05 + pairs * (1.1e-6 + 2.4e-8 * r.d)
+    if name == "span":
+        return 0.05 + pairs * (1.1e-6 + 2.4e-8 * r.n)
+    if name == "circle":
+        return 1.2 + 1.2e-4 * both
+    if name == "sphere":
+        return 3 + 4e-4 * both + 6e-6 * reach(max(_couplings(r))) ** 3
+    root = _root(r)
+    assert root is not None
+    M = frequencies(_extent(root, r))
+    return 2 + {1: 1.5e-4, 2: 4e-4, 3: 4e-3}[r.d] * both + 1e-4 * (2 * M + 1) ** r.d

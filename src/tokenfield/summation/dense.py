@@ -38,7 +38,10 @@ class Dense(AbstractSummation):
         v: Float[Array, "n p"],
         w: Float[Array, " n"],
         score: Any = inner,
+        bias: Float[Array, " n"] | None = None,
     ) -> ExponentialSums:
+        if bias is not None:  # as one more coordinate, in which every query is 1
+            q, k = jnp.column_stack([q, jnp.ones(len(q), q.dtype)]), jnp.column_stack([k, bias])
         values = jnp.concatenate([v, jnp.ones_like(w)[:, None]], axis=1) * w[:, None]  # the last column sums the kernel
 
         @jax.checkpoint  # the backward pass recomputes a block instead of keeping all n² exponentials

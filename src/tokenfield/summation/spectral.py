@@ -1,0 +1,174 @@
+"""Sums in O(n) by Fourier series, and the guard that makes every row of them as accurate as the dense sum.
+
+A kernel that depends on differences is a multiplication of Fourier coefficients: tokens to coefficients and back are two
+non-uniform FFTs [barnett2019]. What they get wrong is a fixed share δ of *all* mass, whoever asks, while the error that
+counts is one relative to a row's own total: a token in an empty region would see noise. So every row looks at its total,
+and rows with less than δ over the tolerance are summed again, densely.
+"""
+
+import abc
+import functools
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Complex, Float
+
+from tokenfield.summation.base import AbstractSummation, ExponentialSums, inner
+from tokenfield.summation.dense import Dense
+
+PRECISION = 1e-14
+"""What is asked of the non-uniform FFTs in float64; they cost half as much again as at 1e-9."""
+
+ROWS = 64
+"""The fewest rows that are summed again; then 32 times as many, and so on. Each count is a program of its own."""
+
+
+class Split(NamedTuple):
+    """<q_i, k_j> = shift_i + outer_j + log kernel(x_i, y_j), where `reaches`."""
+
+    x: Float[Array, "m k"]
+    y: Float[Array, "n k"]
+    shift: Float[Array, " m"]
+    outer: Float[Array, " n"]
+    reaches: Bool[Array, ""]
+
+
+class AbstractSpectral(AbstractSummation):
+    """Exponential sums through Fourier series. A kind says how a score splits, how far its series reaches and how to
+    convolve; sums of other kinds, and masks, are the dense ones."""
+
+    tolerance: eqx.AbstractVar[float]
+    """How large a row's error may be, relative to its own total."""
+
+    @abc.abstractmethod
+    def split(self, q: Float[Array, "m k"], k: Float[Array, "n k"]) -> "Split":
+        """<q_i, k_j> as a part of the query's, a part of the key's, and a kernel of points x_i, y_j."""
+
+    @abc.abstractmethod
+    def convolve(
+        self, x: Float[Array, "m k"], y: Float[Array, "n k"], charges: Complex[Array, "b n"], precision: float
+    ) -> Complex[Array, "b m"]:
+        """Σ_j charges_j kernel(x_i, y_j)."""
+
+    @property
+    @abc.abstractmethod
+    def modes(self) -> int:
+        """The highest frequency of the series."""
+
+    @property
+    def told(self) -> str:
+        return f"{type(self).__name__.lower()} ({self.modes} modes)"
+
+    def exponential(
+        self,
+        q: Float[Array, "m k"],
+        k: Float[Array, "n k"],
+        v: Float[Array, "n p"],
+        w: Float[Array, " n"],
+        score: Any = inner,
+        bias: Float[Array, " n"] | None = None,
+    ) -> ExponentialSums:
+        if score is not inner:
+            return Dense().exponential(q, k, v, w, score, bias)
+        asked, wide = q.dtype, jnp.result_type(float)  # in float64 wherever there is one: float32 leaves no room
+        parts = [None if part is None else part.astype(wide) for part in (q, k, v, w, bias)]
+        sums = self._guarded(*parts)
+        return jax.tree.map(lambda part: part.astype(asked), sums)
+
+    def _guarded(self, q: Any, k: Any, v: Any, w: Any, bias: Any) -> ExponentialSums:
+        """Rows whose total is too small for its error are summed again; all of them where the series does not reach."""
+        precision, δ = self.errors(self.modes, q.dtype)
+        sums, mass, reaches = self._fast(q, k, v, w, bias, precision)
+        low = ~(sums.total > 2 * δ / self.tolerance * mass)
+        counts = _counts(len(q))
+        level = jnp.searchsorted(jnp.asarray(counts), jnp.where(reaches, jnp.sum(low), len(q)))
+        again = [functools.partial(_again, count) for count in counts]
+        return lax.switch(level, again, (sums, low, q, k, v, w, bias))
+
+    def _fast(self, q: Any, k: Any, v: Any, w: Any, bias: Any, precision: float) -> tuple[ExponentialSums, Any, Any]:
+        """The sums without the guard, and the mass to which their error is relative."""
+        x, y, shift, outer, reaches = self.split(q, k)
+        bias = outer if bias is None else outer + bias
+        highest = lax.stop_gradient(jnp.max(bias))
+        mass = w * jnp.exp(bias - highest)
+        charges = mass[:, None] * jnp.column_stack([v, jnp.ones_like(mass)])
+        found = unpaired(self.convolve(x, y, paired(charges), precision), charges.shape[1])
+        return ExponentialSums(shift + highest, found[:, -1], found[:, :-1]), jnp.sum(mass), reaches
+
+    @staticmethod
+    def errors(modes: float, dtype: Any) -> tuple[float, float]:
+        """What is asked of the transforms, and δ: what the sums of unit mass then get wrong, truncation and rounding."""
+        eps = float(jnp.finfo(dtype).eps)
+        precision = max(PRECISION, 10 * eps)
+        return precision, precision + eps * modes
+
+    # What is no exponential sum, or sees only some keys, is summed densely.
+
+    def elementwise(
+        self,
+        function: Any,
+        q: Float[Array, "m k"],
+        k: Float[Array, "n k"],
+        v: Float[Array, "n p"],
+        w: Float[Array, " n"],
+    ) -> Float[Array, "m p"]:
+        return Dense().elementwise(function, q, k, v, w)
+
+    def linear(
+        self, q: Float[Array, "m k"], k: Float[Array, "n k"], v: Float[Array, "n p"], w: Float[Array, " n"]
+    ) -> Float[Array, "m p"]:
+        return Dense().linear(q, k, v, w)
+
+    def masked(
+        self, σ: Float[Array, " m"], τ: Float[Array, " n"], window: Float[Array, ""] | None
+    ) -> AbstractSummation:
+        return Dense().masked(σ, τ, window)
+
+    def largest(
+        self,
+        q: Float[Array, "m k"],
+        k: Float[Array, "n k"],
+        v: Float[Array, "n p"],
+        w: Float[Array, " n"],
+        alone: bool,
+    ) -> Float[Array, "m p"]:
+        return Dense().largest(q, k, v, w, alone)
+
+
+def _counts(m: int) -> list[int]:
+    """How many rows may be summed again: none, few, more, ..., all."""
+    few = [ROWS * 32**i for i in range(math.ceil(math.log(max(m / ROWS, 1), 32)))]
+    return [0, *(count for count in few if count < m), m]
+
+
+def _again(count: int, known: tuple) -> ExponentialSums:
+    """The sums, with the rows marked `low` summed densely; there are at most `count` of them."""
+    sums, low, q, k, v, w, bias = known
+    if count == 0:
+        return sums
+    if count == len(q):
+        return Dense().exponential(q, k, v, w, bias=bias)
+    rows = jnp.nonzero(low, size=count, fill_value=0)[0]
+    dense = Dense(queries=ROWS).exponential(q[rows], k, v, w, bias=bias)
+    place = jnp.where(jnp.arange(count) < jnp.sum(low), rows, len(q))  # what is not needed is written nowhere
+    return jax.tree.map(lambda old, new: old.at[place].set(new, mode="drop"), sums, dense)
+
+
+def paired(charges: Float[Array, "n c"]) -> Complex[Array, "b n"]:
+    """Real charges two by two as complex ones: a real kernel keeps real and imaginary parts apart."""
+    even = charges if charges.shape[1] % 2 == 0 else jnp.pad(charges, ((0, 0), (0, 1)))
+    return lax.complex(even[:, 0::2], even[:, 1::2]).T
+
+
+def unpaired(sums: Complex[Array, "b m"], count: int) -> Float[Array, "m c"]:
+    return jnp.stack([jnp.real(sums), jnp.imag(sums)], axis=1).reshape(-1, sums.shape[1]).T[:, :count]
+
+
+def coarse(modes: float) -> int:
+    """Rounded up to one of few numbers of modes, 12% apart, so that neighbouring β share a compiled program."""
+    step = max(4, 2 ** (int(math.log2(max(modes, 1))) - 3))
+    return step * math.ceil(modes / step)
