@@ -12,7 +12,7 @@ from tokenfield.parameters import scheduled
 from tokenfield.trajectory import Trajectory
 
 LARGEST_TOLD = 20_000
-"""Tokens up to which clusters are counted for the story; the count visits pairs."""
+"""Tokens up to which clusters are counted for the story where the count visits pairs: beyond three dimensions."""
 
 
 def story(run: Trajectory) -> str:
@@ -23,7 +23,7 @@ def story(run: Trajectory) -> str:
         f"  flow     {str(run.flow).removeprefix('Flow: ') if run.flow is not None else 'not one of the library'}",
         f"  time     {float(run.times[0]):g} to {float(run.times[-1]):.6g}, {len(run)} states saved; "
         f"{run.status.name.lower()}",
-        f"  solver   {_solver(run)}, {f'{how.summation} sums, ' if how.summation else ''}{run.states.dtype}",
+        f"  solver   {_solver(run)}, {_sums(how.summation)}{run.states.dtype}",
         *(f"  {name:<8} {told}" for name, told in _changes(run)),
     ]
     if not run.status.ok:
@@ -40,6 +40,12 @@ def _solver(run: Trajectory) -> str:
     if how.solver == "layers":
         return f"discrete depth, {int(run.steps)} layers"
     return f"{how.solver}, rtol {how.rtol:g}: {int(run.steps)} steps ({int(run.rejected)} rejected)"
+
+
+def _sums(told: str) -> str:
+    """ "dense sums, ", "circle sums with 96 modes, "; nothing where none were needed."""
+    name, _, rest = told.partition(", ")
+    return f"{name} sums{f' with {rest}' if rest else ''}, " if told else ""
 
 
 def _measure(mu: AbstractMeasure) -> str:
@@ -110,11 +116,11 @@ def _tokens(run: Trajectory) -> list[tuple[str, str]]:
     if first.n > 1 and min(float(first.radii.min()), float(last.radii.min())) > 0:
         before, after = float(observe.mean_overlap(first)), float(observe.mean_overlap(last))
         told.append(("overlap", f"mean cosine of two tokens from {before:.3f} to {after:.3f}"))
-        if first.n <= LARGEST_TOLD:
+        if first.n <= LARGEST_TOLD or first.d <= 3:
             before, after = observe.clusters(first), observe.clusters(last)
             told.append(("clusters", f"{len(before)} at first, then {after}"))
     beta = energy_beta(run)
-    if beta is not None and first.n <= LARGEST_TOLD and np.allclose(np.asarray(last.radii), 1):
+    if beta is not None and (first.n <= LARGEST_TOLD or first.d <= 3) and np.allclose(np.asarray(last.radii), 1):
         share = [float(2 * beta * observe.energy(mu, beta, scaled=True)) for mu in (first, last)]
         told.append(("energy", f"from {share[0]:.3g} to {share[1]:.3g} of one cluster's"))
     return told

@@ -10,7 +10,7 @@ import numpy as np
 from tokenfield import _checks as check
 from tokenfield.draw.measures import panel_of
 from tokenfield.draw.page import BLUE, RED, bare
-from tokenfield.draw.view import INK, PAPER, Painter, course, time_axis
+from tokenfield.draw.view import INK, PAPER, Painter, course, thinned, time_axis
 from tokenfield.errors import InputError, StoreError
 from tokenfield.evolution.progress import Progress
 from tokenfield.measures import Tokens
@@ -89,7 +89,7 @@ def _scene(run: Trajectory) -> tuple[Any, Any]:
 
 def _tokens(run: Trajectory, ax: Any) -> tuple[Any, Any]:
     """A function that draws the tokens at saved state i in a scene that has turned, and the curve of the strip."""
-    painter = Painter(run, size=900)
+    painter = Painter(thinned(run), size=900)
     behind = painter.view.backdrop(ax)
     dots = ax.scatter([], [], linewidths=0, zorder=2)
 

@@ -8,7 +8,7 @@ import numpy as np
 from tokenfield import observe
 from tokenfield.draw.measures import draw_measures
 from tokenfield.draw.page import BLUE, RED, SNAPSHOTS, blank, halves, headline, moments, plain, written
-from tokenfield.draw.view import FAINT, INK, Census, Painter, course, view_of
+from tokenfield.draw.view import FAINT, INK, Census, Painter, course, thinned, view_of
 from tokenfield.measures import Tokens
 from tokenfield.trajectory import Trajectory
 
@@ -19,6 +19,7 @@ def picture(run: Trajectory, path: str | os.PathLike | None = None) -> Any:
 
 
 def _draw(run: Trajectory) -> Any:
+    every, run = run.states.n, thinned(run)
     figure = blank()
     top, bottom = halves(figure, run)
     painter, shown = Painter(run, size=420), snapshot_times(run)
@@ -31,7 +32,8 @@ def _draw(run: Trajectory) -> Any:
         left, right = bottom.subplots(1, 2, width_ratios=[1.35, 1])
         _course(run, left, painter.colours)
         _curves(run, right, painter.census)
-    headline(figure, run, f"n = {run.states.n}, d = {run.states.d}")
+    drawn = "" if every == run.states.n else f" ({run.states.n} drawn)"
+    headline(figure, run, f"n = {every}{drawn}, d = {run.states.d}")
     if painter.view.name == "principal axes":
         top.text(0.005, 0.02, "first two principal axes of the run", fontsize=8, color=INK, alpha=0.7)
     return figure

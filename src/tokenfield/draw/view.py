@@ -4,6 +4,7 @@ import colorsys
 import dataclasses
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
@@ -14,6 +15,8 @@ from tokenfield.trajectory import Trajectory
 INK, FAINT, PAPER = "#22262e", "#c9ced6", "#ffffff"
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#44bb99", "#8c7ae6", "#99ddff")
 LARGEST_LABELLED = 20_000
+MOST_DRAWN = 5000
+"""Of more tokens, so many stand for all: a page has no room for more dots."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +64,18 @@ class View:
             page[depth < 0] = np.nan
             lines += ax.plot(*page.T, color=FAINT, lw=0.5, alpha=0.8, zorder=0)
         return lines
+
+
+def thinned(run: Trajectory) -> Trajectory:
+    """The run of some of its tokens, every k-th, where there are too many to draw."""
+    mu, n = run.states, run.states.n
+    if n <= MOST_DRAWN:
+        return run
+    some = np.linspace(0, n - 1, MOST_DRAWN).astype(int)
+    w = mu.w[:, some]
+    parts = mu.x[:, some], w / w.sum(axis=1, keepdims=True), None if mu.s is None else mu.s[:, some]
+    few = eqx.tree_at(lambda nu: (nu.x, nu.w, nu.s), mu, parts, is_leaf=lambda leaf: leaf is None)
+    return eqx.tree_at(lambda r: r.states, run, few)
 
 
 def view_of(run: Trajectory, eye: np.ndarray | None = None) -> View:

@@ -1,6 +1,7 @@
 """Clusters: groups of tokens that have met."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from tokenfield.errors import InputError
 from tokenfield.measures import Tokens
 from tokenfield.observe.base import states
 from tokenfield.trajectory import Trajectory
+
+MANY = 4000
+"""Tokens from which on links are found through cells of space, in up to three dimensions."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,7 +61,7 @@ def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
     w = np.asarray(mu.w)
     points = np.asarray(mu.directions if angular else mu.x, np.float64)
     chord = 2 * np.sin(reach / 2) if angular else reach
-    labels = _linked(points, chord)
+    labels = _linked_by_cells(points, chord) if mu.n > MANY and mu.d <= 3 else _linked(points, chord)
     weights = np.bincount(labels, w)
     order = np.argsort(-weights, kind="stable")
     labels = np.argsort(order)[labels]
@@ -67,6 +71,30 @@ def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
         length = np.linalg.norm(centres, axis=1, keepdims=True)
         centres = centres / np.where(length > 0, length, 1.0)
     return Clusters(labels, sizes, weights, centres, f"{reach:g} rad" if angular else f"distance {reach:g}")
+
+
+def _linked_by_cells(points: np.ndarray, chord: float) -> np.ndarray:
+    """The same components in about O(n log n): cells so small that all within one are linked are joined where their
+    nearest points are. Pairs of cells that already belong together need no look."""
+    from scipy.cluster.hierarchy import DisjointSet
+    from scipy.spatial import KDTree
+
+    cell = np.floor(points / (chord / np.sqrt(points.shape[1]) * (1 - 1e-12))).astype(np.int64)
+    cells, member = np.unique(cell - cell.min(axis=0), axis=0, return_inverse=True)
+    order = np.argsort(member.ravel(), kind="stable")
+    groups = np.split(points[order], np.cumsum(np.bincount(member.ravel()))[:-1])
+    tree = functools.cache(lambda i: KDTree(groups[i]))
+    joined = DisjointSet(range(len(cells)))
+    apart = np.sqrt(points.shape[1]) + 1  # in units of cells, between the corners of cells that may hold linked points
+    neighbours = KDTree(cells).query_pairs(apart * np.sqrt(points.shape[1]), output_type="ndarray")
+    near = np.linalg.norm(np.maximum(np.abs(np.diff(cells[neighbours], axis=1)[:, 0]) - 1, 0), axis=1)
+    for i, j in neighbours[np.argsort(near, kind="stable")]:
+        if not joined.connected(i, j):
+            small, large = sorted((i, j), key=lambda k: len(groups[k]))
+            if np.min(tree(large).query(groups[small], distance_upper_bound=chord * (1 + 1e-15))[0]) <= chord:
+                joined.merge(i, j)
+    roots = np.array([joined[i] for i in range(len(cells))])
+    return np.unique(roots, return_inverse=True)[1][member.ravel()]
 
 
 def _linked(points: np.ndarray, chord: float, block: int = 1024) -> np.ndarray:

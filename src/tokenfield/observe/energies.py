@@ -1,5 +1,6 @@
 """The energy that attention climbs."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -8,10 +9,11 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield.attention import Softmax, Unnormalized
+from tokenfield.attention.base import TOLERANCE, requested
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractDensity, Tokens
 from tokenfield.observe.base import each, states
-from tokenfield.summation import Dense
+from tokenfield.summation import AbstractSummation, choose
 from tokenfield.trajectory import Trajectory
 
 
@@ -30,7 +32,7 @@ def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*tim
     mu = thing.states if isinstance(thing, Trajectory) else thing
     if isinstance(mu, AbstractDensity):
         return mu.energy(beta, scaled)
-    value = each(_energy, thing, beta, scaled)
+    value = each(_energy, thing, beta, scaled, _sums(states(thing), beta))
     if not check.traced(value) and not bool(jnp.all(jnp.isfinite(value))):
         raise InputError(
             f"The energy at β = {float(beta):g} exceeds the largest number. Use energy(..., scaled=True), which is "
@@ -64,9 +66,18 @@ def free_energy(thing: Any, flow: Any = None) -> Float[Array, "*time"]:
     return states(thing, AbstractDensity).free_energy(flow)
 
 
-def _energy(mu: Tokens, beta: Float[Array, ""], scaled: bool) -> Float[Array, ""]:
+def _sums(mu: Tokens, beta: Float[Array, ""]) -> AbstractSummation:
+    """The summation for tokens at one time or at many."""
+    if check.traced((mu, beta)):
+        return choose()
+    flat = mu.x.reshape(-1, mu.d)
+    request = requested(Softmax(beta), Tokens(flat), None, TOLERANCE)
+    return choose(None, dataclasses.replace(request, n=mu.n, queries=mu.n))
+
+
+def _energy(mu: Tokens, beta: Float[Array, ""], scaled: bool, summation: AbstractSummation) -> Float[Array, ""]:
     beta = beta.astype(mu.x.dtype)
-    sums = Dense().exponential(beta * mu.x, mu.x, mu.x[:, :1], mu.w)
+    sums = summation.exponential(beta * mu.x, mu.x, mu.x[:, :1], mu.w)
     pairs = jnp.sum(mu.w * sums.total * jnp.exp(sums.shift - (beta if scaled else 0.0)))
     return jnp.where(beta == 0, 0.5 * jnp.sum(mu.mean**2), pairs / (2 * jnp.where(beta == 0, 1.0, beta)))
 

@@ -61,7 +61,7 @@ class AbstractSpectral(AbstractSummation):
 
     @property
     def told(self) -> str:
-        return f"{type(self).__name__.lower()} ({self.modes} modes)"
+        return f"{type(self).__name__.lower()}, {self.modes} modes"
 
     def exponential(
         self,
