@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
@@ -34,7 +35,7 @@ class Provenance:
     summation: str
     origin: dict[str, Any] | None = None
     spec: dict[str, Any] | None = None
-    noise: int | None = None
+    noise: Any = None
     seconds: float = float("nan")
     created: str = dataclasses.field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -52,6 +53,13 @@ class Provenance:
     @property
     def seed(self) -> int | None:
         return None if self.origin is None else self.origin.get("seed")
+
+    def member(self, index: tuple[int, ...], batch: tuple[int, ...]) -> "Provenance":
+        """That of one run of a batch: its own start and noise."""
+        starts = (self.origin or {}).get("starts")
+        origin = self.origin if starts is None else starts[index[-1]]
+        noise = np.reshape(self.noise, batch)[index].item() if isinstance(self.noise, list) else self.noise
+        return dataclasses.replace(self, origin=origin, noise=noise)
 
     def after(self, seconds: float) -> "Provenance":
         return dataclasses.replace(self, seconds=seconds)
@@ -124,8 +132,32 @@ class Trajectory(eqx.Module):
     def refuse_batches(self, what: str) -> None:
         if self.times.ndim != 1:
             raise InputError(
-                f"A batch of runs cannot be {what} as one run. Take a member: jax.tree.map(lambda leaf: leaf[i], run)."
+                f"A batch of runs cannot be {what} as one run. Take a member: run.member({', '.join('ijkl'[: len(self.batch)])})."
             )
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The shape of a batch of runs, () for one: flows by starts, where both were lists."""
+        return self.times.shape[:-1]
+
+    def member(self, *index: int) -> "Trajectory":
+        """One run of a batch, as `evolve` would have returned it alone.
+
+        >>> import tokenfield as tkf
+        >>> starts = [tkf.Tokens.uniform_sphere(n=8, d=3, seed=seed) for seed in range(3)]
+        >>> runs = tkf.evolve([tkf.sa(1.0), tkf.sa(4.0)], starts, t=2.0, save=5)
+        >>> runs.batch, runs.member(1, 2).x.shape
+        ((2, 3), (5, 8, 3))
+        """
+        if len(index) != len(self.batch) or not all(-n <= i < n for i, n in zip(index, self.batch, strict=True)):
+            raise InputError(f"Members of this batch have indices below {self.batch}, but {index} was asked for.")
+        take = lambda tree: jax.tree.map(lambda leaf: leaf[index] if eqx.is_array(leaf) else leaf, tree)
+        one = take(self)
+        times = np.asarray(one.times)
+        real = np.append(True, np.diff(times) > 0)  # a run that ended early holds its last state from there on
+        states = jax.tree.map(lambda leaf: leaf[real] if eqx.is_array(leaf) else leaf, one.states)
+        how = self.provenance.member(index, self.batch)
+        return dataclasses.replace(one, times=one.times[real], states=states, provenance=how)
 
     def __len__(self) -> int:
         return self.times.shape[-1]

@@ -53,9 +53,9 @@ class Spectral(AbstractMotion):
             raise InputError(f"Densities are moved by the solver 'etd4', but got {solver!r}. Leave it out.")
         return ETD4(), super().method("tsit5", rtol, atol, step, ts)[1]
 
-    def to_tolerance(self, rtol: float) -> "Spectral":
+    def to_tolerance(self, rtol: Float[Array, ""]) -> "Spectral":
         least = 5e3 * float(jnp.finfo(self.first.dtype).eps)  # what round-off leaves in the last coefficients
-        return eqx.tree_at(lambda motion: motion.tolerance, self, jnp.full_like(self.tolerance, max(rtol, least)))
+        return eqx.tree_at(lambda motion: motion.tolerance, self, jnp.maximum(rtol, least).astype(self.tolerance.dtype))
 
     @property
     def sums(self) -> str:

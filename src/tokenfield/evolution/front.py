@@ -1,5 +1,6 @@
 """`evolve`, the one front door."""
 
+import dataclasses
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,17 +12,15 @@ import numpy as np
 from tokenfield import _checks as check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
-from tokenfield.evolution.density import Spectral
 from tokenfield.evolution.diffeq import ADJOINTS, solve
-from tokenfield.evolution.motion import AbstractMotion
+from tokenfield.evolution.ensemble import Slots, march_all
+from tokenfield.evolution.members import Ensemble, seeds_of
 from tokenfield.evolution.noise import NoisyParticles
-from tokenfield.evolution.particles import Particles
+from tokenfield.evolution.plan import Plan, begin, motion_of
 from tokenfield.evolution.problem import Problem
-from tokenfield.evolution.reductions import Affine, Cosine
 from tokenfield.evolution.solvers import solver_name
 from tokenfield.evolution.walk import walk
 from tokenfield.flow import Flow, refuse_non_measures
-from tokenfield.measures import AbstractDensity, AbstractMeasure, Equiangular, Gaussian
 from tokenfield.trajectory import Provenance, Trajectory
 
 
@@ -82,31 +81,31 @@ def evolve(
     >>> jax.grad(spread)(4.0).shape, jax.vmap(spread)(jax.numpy.array([1.0, 4.0, 9.0])).shape
     ((), (3,))
     """
+    began = time.perf_counter()
+    ensemble = Ensemble(flow, mu0) if Ensemble.asked(flow, mu0) else None
+    flow, mu0 = (flow, mu0) if ensemble is None else ensemble.first
     if not isinstance(flow, Flow):
         raise InputError(
             f"evolve(flow, mu0, t) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
         )
-    began = time.perf_counter()
     refuse_non_measures(mu0)
     rtol, atol = _tolerances(rtol, atol, mu0.dtype, motion_of(flow, mu0).rtol)
     motion = begin(as_dtype(flow, mu0.dtype), mu0, summation, seed, rtol)
     dtype = motion.first.dtype
     times = _interval(t)
-    ts = jnp.asarray(_save_times(save, times), dtype)
-    t0, t1 = jnp.asarray(times[0], dtype), jnp.asarray(times[1], dtype)
-    method, control = motion.method(
-        solver, jnp.asarray(rtol, dtype), jnp.asarray(atol, dtype), step, jnp.append(ts, t1)
-    )
-    problem = Problem(
-        motion=motion.to_tolerance(rtol),
-        t0=t0,
-        t1=t1,
-        ts=ts,
-        solver=method,
-        control=control,
+    plan = Plan(
+        t0=jnp.asarray(times[0], dtype),
+        t1=jnp.asarray(times[1], dtype),
+        ts=jnp.asarray(_save_times(save, times), dtype),
+        rtol=jnp.asarray(rtol, dtype),
+        atol=jnp.asarray(atol, dtype),
+        solver=solver,
+        step=check.number("step", step) if check.traced(step) else step,  # which refuses
+        summation=summation,
         until=_stop_condition(until),
         strict=bool(refine),
     )
+    problem = plan.problem(motion)
     _distinct(problem)
     max_steps = check.whole("max_steps", max_steps, 1, "the most steps that a run may take")
     provenance = Provenance(
@@ -119,6 +118,12 @@ def evolve(
     )
     if not isinstance(adjoint, str) or adjoint not in ADJOINTS:
         raise InputError(f"Unknown adjoint {adjoint!r}. {suggest(adjoint, ADJOINTS)}")
+    if ensemble is not None:
+        if watch is not None:
+            raise InputError(
+                "Argument `watch` follows one run, and these are many. Leave it out, or evolve one member."
+            )
+        return _evolve_all(ensemble, plan, problem, max_steps, progress, provenance, began)
     if _under_transformation(problem):
         if watch is not None:
             raise InputError("Argument `watch` sees values, and there are none under jit, grad and vmap. Leave it out.")
@@ -132,26 +137,24 @@ def evolve(
     return Trajectory(times, states, flow, reached, status, steps, accepted, took)
 
 
-def motion_of(flow: Flow, mu: AbstractMeasure) -> type[AbstractMotion]:
-    """How this kind of measure moves along the flow."""
-    if isinstance(mu, Equiangular):
-        return Cosine
-    if isinstance(mu, Gaussian):
-        return Affine
-    if isinstance(mu, AbstractDensity):
-        return Spectral
-    return Particles if flow.kappa is None else NoisyParticles
-
-
-def begin(flow: Flow, mu: AbstractMeasure, summation: Any, seed: Any, rtol: float) -> AbstractMotion:
-    """The motion from this start; refuses what flow and measure cannot do together. Sums are ten times as accurate as
-    steps."""
-    kind: Any = motion_of(flow, mu)
-    if kind not in (Particles, NoisyParticles):
-        return kind.begin(flow, mu)
-    start = flow.settle(mu)
-    sums = flow.sums(start, None, summation, 0.1 * rtol, run=True)
-    return kind.begin(flow, start, sums, seed)
+def _evolve_all(
+    ensemble: Ensemble,
+    plan: Plan,
+    problem: Problem,
+    max_steps: int,
+    progress: bool | None,
+    provenance: Provenance,
+    began: float,
+) -> Trajectory:
+    """Every member's run, as one trajectory with the batch's axes in front."""
+    seeds = seeds_of(provenance.noise or 0, len(ensemble))
+    if plan.step is not None:
+        plan = dataclasses.replace(plan, step=jnp.asarray(plan.step, plan.ts.dtype))
+    told, states = march_all(Slots(ensemble, plan, problem, seeds, max_steps), progress)
+    told, states = ensemble.shaped((told, states))
+    noise = None if provenance.noise is None else seeds.tolist()
+    how = dataclasses.replace(provenance, origin=ensemble.origin, noise=noise, seconds=time.perf_counter() - began)
+    return Trajectory(states=states, flow=ensemble.spread(), provenance=how, **told)
 
 
 def _under_transformation(problem: Problem) -> bool:

@@ -57,7 +57,7 @@ class AbstractMotion(eqx.Module):
         named = solver_named(self.solver if solver is None else solver, rtol, atol, self.first.size)
         return named, control_with_jumps(rtol, atol, [jump.astype(ts.dtype) for jump in self.flow.jumps()])
 
-    def to_tolerance(self, rtol: float) -> "AbstractMotion":
+    def to_tolerance(self, rtol: Float[Array, ""]) -> "AbstractMotion":
         """The same motion, watched to this accuracy."""
         return self
 

@@ -49,7 +49,9 @@ class NoisyParticles(Particles):
     def method(self, solver: Any, rtol: Array, atol: Array, step: Any, ts: Array) -> tuple[Any, Any]:
         if solver not in (None, "splitting"):
             raise InputError(f"Noisy tokens are moved by the solver 'splitting', but got {solver!r}. Leave it out.")
-        step = None if step is None else jnp.asarray(check.number("step", step, positive=True), ts.dtype)
+        if step is not None and not check.traced(step):
+            step = check.number("step", step, positive=True)
+        step = None if step is None else jnp.asarray(step, ts.dtype)
         return Splitting(self.flow), Pace(rtol, step, self.longest_step, ts)
 
     @property

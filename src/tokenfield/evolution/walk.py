@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from tokenfield.evolution.march import Walker, march
+from tokenfield.evolution.march import march
 from tokenfield.evolution.problem import Problem
+from tokenfield.evolution.step import Walker
 from tokenfield.measures import AbstractDensity, AbstractMeasure
 from tokenfield.status import Status
 
@@ -18,8 +19,8 @@ from tokenfield.status import Status
 def walk(problem: Problem, max_steps: int, progress: bool | None, watch: Callable | None) -> tuple[Any, ...]:
     """Times and states that were saved, where the walk ended and how, its steps and those accepted. A density that its
     modes no longer resolve goes on with more, from where it stands."""
-    walker = march(problem, max_steps, progress, watch)
-    saved, states = _computed(problem, walker)
+    walker, rows = march(problem, max_steps, progress, watch)
+    saved, states = _computed(problem, walker, rows)
     account = saved, states, walker.t, walker.status, walker.steps, walker.accepted
     finer = problem.motion.finer(walker.y) if int(walker.status) == Status.UNRESOLVED and problem.strict else None
     left = max_steps - int(walker.steps)
@@ -43,10 +44,10 @@ def walk(problem: Problem, max_steps: int, progress: bool | None, watch: Callabl
     )
 
 
-def _computed(problem: Problem, walker: Walker) -> tuple[Array, AbstractMeasure]:
+def _computed(problem: Problem, walker: Walker, rows: Array) -> tuple[Array, AbstractMeasure]:
     """The saved part of a walk; a walk that ended between two save times adds the state that it reached."""
     count, reached = int(walker.saved), float(walker.t)
-    times, states = np.asarray(problem.ts)[:count], walker.states[:count]
+    times, states = np.asarray(problem.ts)[:count], rows[:count]
     if Status(int(walker.status)) is not Status.COMPLETED and (count == 0 or times[-1] < reached):
         times, states = np.append(times, reached), jnp.concatenate([states, walker.y[None]])
     return jnp.asarray(times), jax.vmap(problem.motion.measure)(states)
