@@ -6,6 +6,7 @@ import enum
 class Status(enum.IntEnum):
     """How a run ended. All but COMPLETED and STOPPED keep the part that was computed before."""
 
+    MEETING = -2
     RUNNING = -1
     COMPLETED = 0
     STOPPED = 1
@@ -26,6 +27,7 @@ class Status(enum.IntEnum):
     def sentence(self, t: float) -> str:
         """What happened, where, and what to do about it."""
         return {
+            Status.MEETING: f"merges tokens at t = {t:g}",
             Status.RUNNING: f"is still running at t = {t:g}",
             Status.COMPLETED: f"reached t = {t:g}",
             Status.STOPPED: f"stopped at t = {t:.8g}, where the stop condition was met",

@@ -18,6 +18,7 @@ from tokenfield import _checks as check
 from tokenfield import config
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
+from tokenfield.mergers import Mergers
 from tokenfield.status import Status
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Provenance:
     origin: dict[str, Any] | None = None
     spec: dict[str, Any] | None = None
     noise: Any = None
+    coalesce: float | None = None
+    clock: str = "linear"
     seconds: float = float("nan")
     created: str = dataclasses.field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -70,6 +73,7 @@ class Trajectory(eqx.Module):
 
     - `run.times` (T,), `run.states` (a measure whose arrays have a leading axis of time), `run[i]`, `run.final`, `run.at(t)`
     - every quantity of the measure, along the run: `run.x` (T, n, d) of tokens, `run.rho`, `run.cov`, `run.entropy`, ...
+    - `run.mergers`, `run.rescaled`: of a run that coalesces, who met when, and its times in the rescaled clock
     - `run.status`, `run.message`, `run.steps`, `run.rejected`, `run.provenance`
     - `run.to_xarray()`, `run.save(path)`, `Trajectory.load(path)`, `run.plot(path)`, `run.animate(path)`
 
@@ -91,6 +95,8 @@ class Trajectory(eqx.Module):
     steps: Int[Array, "*batch"]
     accepted: Int[Array, "*batch"]
     provenance: Provenance = eqx.field(static=True)
+    mergers: Mergers | None = None
+    rescaled: Float[Array, " T"] | None = None
 
     # Looking
 

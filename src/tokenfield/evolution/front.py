@@ -12,6 +12,8 @@ import numpy as np
 from tokenfield import _checks as check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
+from tokenfield.evolution.clocks import Clock, clock_named, log_times
+from tokenfield.evolution.coalescing import Coalescing
 from tokenfield.evolution.diffeq import ADJOINTS, solve
 from tokenfield.evolution.ensemble import Slots, march_all
 from tokenfield.evolution.members import Ensemble, seeds_of
@@ -21,6 +23,7 @@ from tokenfield.evolution.problem import Problem
 from tokenfield.evolution.solvers import solver_name
 from tokenfield.evolution.walk import walk
 from tokenfield.flow import Flow, refuse_non_measures
+from tokenfield.measures import Tokens
 from tokenfield.trajectory import Provenance, Trajectory
 
 
@@ -36,6 +39,8 @@ def evolve(
     atol: Any = None,
     max_steps: Any = 100_000,
     summation: Any = None,
+    coalesce: Any = None,
+    clock: Any = None,
     step: Any = None,
     seed: Any = 0,
     refine: bool = True,
@@ -52,7 +57,8 @@ def evolve(
 
     - `flow`, `mu0`: what moves, from where. Under Post-LN a start is first normalized to the sphere.
     - `t`: the end time (from 0), or a pair (start, end).
-    - `save`: how many states to keep, equally spaced and both ends included; or an increasing array of times.
+    - `save`: how many states to keep, equally spaced and both ends included; "log" for 100 in equal ratios of time; or an
+      increasing array of times.
     - `until`: stop early where `until(t, mu)` turns true, e.g. `until=tkf.collapsed` or your own function written with
       jax.numpy. The time is located inside the step (under jit, grad and vmap: at the end of the step). Give the same
       function object again to reuse the compiled program.
@@ -61,7 +67,14 @@ def evolve(
     - `rtol`, `atol`: every step keeps the error of every token below atol + rtol·|x_i|; 1e-6 for tokens (in float32,
       1.2e-5), less for measures of fewer numbers, 1e-3 with noise; atol is rtol/1000.
     - `max_steps`: a run that needs more ends there, with `run.status` and what was computed.
-    - `summation`: how sums over tokens are computed; chosen when left out.
+    - `summation`: how sums over tokens are computed, chosen by cost when left out: "dense" (every pair), "circle" and
+      "sphere" (O(n), tokens on S¹ and S²), "euclidean" (O(n), d ≤ 3), "span" (fewer tokens than dimensions). Each keeps
+      every token's velocity to a tenth of rtol.
+    - `coalesce`: a radius, 1e-5 say, within which tokens that have met become one weighted token, on the sphere and under
+      `Rescaled`. Such runs reach times like 10³⁰; `run.mergers` says who met when, and `run.x` still has every token.
+      Every rtol is at most a tenth of the radius.
+    - `clock`: how save counts are spaced: "linear", "log", or, for runs that coalesce, "rescaled": `t` and equal spacing
+      are those of s with dt = e^{β(1-c)} ds, c the largest inner product of two groups [rigollet2025, theorem 6].
     - `step`, `seed`: for noisy tokens, the length of steps (adapted to rtol when left out) and the seed of the noise.
     - `refine`: for densities, whether to double the number of modes when the spectrum is no longer resolved; if not, or
       when there would be too many, `run.status` says so.
@@ -89,14 +102,17 @@ def evolve(
             f"evolve(flow, mu0, t) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
         )
     refuse_non_measures(mu0)
-    rtol, atol = _tolerances(rtol, atol, mu0.dtype, motion_of(flow, mu0).rtol)
+    clock = clock_named(clock)
+    radius = None if coalesce is None else _radius(coalesce, mu0)
+    usual = motion_of(flow, mu0).rtol if radius is None else min(motion_of(flow, mu0).rtol, 0.1 * radius)
+    rtol, atol = _tolerances(rtol, atol, mu0.dtype, usual)
     motion = begin(as_dtype(flow, mu0.dtype), mu0, summation, seed, rtol)
     dtype = motion.first.dtype
     times = _interval(t)
     plan = Plan(
         t0=jnp.asarray(times[0], dtype),
         t1=jnp.asarray(times[1], dtype),
-        ts=jnp.asarray(_save_times(save, times), dtype),
+        ts=jnp.asarray(_save_times(save, times, clock), dtype),
         rtol=jnp.asarray(rtol, dtype),
         atol=jnp.asarray(atol, dtype),
         solver=solver,
@@ -118,13 +134,23 @@ def evolve(
     )
     if not isinstance(adjoint, str) or adjoint not in ADJOINTS:
         raise InputError(f"Unknown adjoint {adjoint!r}. {suggest(adjoint, ADJOINTS)}")
+    if radius is None and clock == "rescaled":
+        raise InputError("The rescaled clock starts anew at every merger: it needs coalesce=1e-5, say.")
     if ensemble is not None:
+        if radius is not None:
+            raise InputError(
+                "Members of an ensemble cannot coalesce: they would no longer be alike. Evolve them one by one."
+            )
         if watch is not None:
             raise InputError(
                 "Argument `watch` follows one run, and these are many. Leave it out, or evolve one member."
             )
         return _evolve_all(ensemble, plan, problem, max_steps, progress, provenance, began)
     if _under_transformation(problem):
+        if radius is not None:
+            raise InputError(
+                "Tokens cannot coalesce under jit, grad and vmap: their number changes. Call evolve outside."
+            )
         if watch is not None:
             raise InputError("Argument `watch` sees values, and there are none under jit, grad and vmap. Leave it out.")
         solved = solve(problem, max_steps, adjoint)
@@ -132,9 +158,58 @@ def evolve(
         return Trajectory(
             solved.times, states, flow, solved.reached, solved.status, solved.steps, solved.accepted, provenance
         )
+    if radius is not None:
+        told = dataclasses.replace(provenance, clock=clock)
+        return _evolve_merging(flow, motion, plan, radius, summation, max_steps, progress, watch, told, began)
     times, states, reached, status, steps, accepted = walk(problem, max_steps, progress, watch)
     took = provenance.after(time.perf_counter() - began)
     return Trajectory(times, states, flow, reached, status, steps, accepted, took)
+
+
+def _evolve_merging(
+    flow: Flow,
+    motion: Any,
+    plan: Plan,
+    radius: float,
+    summation: Any,
+    max_steps: int,
+    progress: bool | None,
+    watch: Callable | None,
+    how: Provenance,
+    began: float,
+) -> Trajectory:
+    """The run of tokens that become one where they meet."""
+    start = motion.flow.settle(motion.measure(motion.first))
+    ends = np.array([float(plan.t0), float(plan.t1)])
+    clock = Clock(how.clock, motion.flow, ends, np.asarray(plan.ts), np.asarray(start.x))
+    work = Coalescing(motion.flow, start, plan, clock, radius, summation, max_steps)
+    status = work.run(progress, watch)
+    times = np.concatenate(work.times)
+    return Trajectory(
+        jnp.asarray(times, plan.ts.dtype),
+        work.tokens(),
+        flow,
+        jnp.asarray(work.reached, plan.ts.dtype),
+        jnp.asarray(int(status)),
+        jnp.asarray(work.steps),
+        jnp.asarray(work.accepted),
+        dataclasses.replace(how, summation=work.told, coalesce=radius, seconds=time.perf_counter() - began),
+        mergers=work.ledger.mergers(),
+        rescaled=None if clock.coupling is None else clock.rescaled(times),
+    )
+
+
+def _radius(coalesce: Any, mu: Any) -> float:
+    if not isinstance(mu, Tokens):
+        raise InputError(f"Argument `coalesce` is for Tokens, not for {type(mu).__name__}. Leave it out.")
+    radius = check.number("coalesce", coalesce, positive=True)
+    least = 20 * float(jnp.finfo(mu.dtype).eps) ** 0.5
+    if not least <= radius <= 0.1:
+        raise InputError(
+            f"Argument `coalesce` must be between {least:.0e} (below that, {mu.dtype} cannot tell distances) and 0.1, but is "
+            f"{radius:g}. 1e-5 is a good choice."
+        )
+    return radius
 
 
 def _evolve_all(
@@ -191,7 +266,15 @@ def _interval(t: Any) -> Any:
     return times
 
 
-def _save_times(save: Any, times: Any) -> Any:
+def _save_times(save: Any, times: Any, clock: str) -> Any:
+    if isinstance(save, str):
+        if save != "log":
+            raise InputError(f"Argument `save` must be a count, an array of times or 'log', but is {save!r}.")
+        save, clock = 100, "log"
+    if clock == "log" and isinstance(save, int | np.integer):
+        if check.traced(times):
+            raise InputError("Logarithmic save times need an end time that is known. Give an array of times instead.")
+        return times[0] + log_times(times[1] - times[0], int(save))
     if isinstance(save, int | np.integer) and not isinstance(save, bool):
         count = check.whole("save", save, 1, "how many states to keep")
         share = np.linspace(0, 1, count) if count > 1 else np.ones(1)

@@ -47,7 +47,7 @@ def _advance(problem_and_limit: tuple[Problem, Array], walk: tuple[Walker, Array
 
 def _step(p: Problem, now: Walker, states: Array) -> tuple[Walker, Array]:
     step = attempt(p, now)
-    if p.until is not None:
+    if p.pauses:
         t, y = lax.cond(step.stopped, lambda: locate(p, now, step), lambda: (step.t, step.y))
         step = eqx.tree_at(lambda step: (step.t, step.y), step, (t, y))
     saved, states = lax.while_loop(
@@ -62,19 +62,29 @@ def march(
     problem: Problem, max_steps: int, progress: bool | None, watch: Callable | None
 ) -> tuple[Walker, Float[Array, "T n k"]]:
     """Walk to the end, in pieces. The walker as it stands when the walk ends, for whatever reason, and the states saved."""
-    walker, states = _begin(problem)
     t0, t1 = float(problem.t0), float(problem.t1)
-    steps, stride, seen = 0, Stride(), 0
     with ctrl_c() as interrupted, Progress(progress, "evolving") as bar:
-        while True:
-            seen = _tell(problem, walker, states, seen, watch)
-            if int(walker.status) != Status.RUNNING or steps >= max_steps or interrupted():
-                break
-            with stride:
-                limit = jnp.asarray(min(steps + stride.piece, max_steps))
-                walker, states = jax.block_until_ready(_advance((problem, limit), (walker, states)))
-            steps = int(walker.steps)
-            bar.update((float(walker.t) - t0) / (t1 - t0), f"t = {float(walker.t):.4g}, {steps} steps")
+        report = lambda walker: bar.update(
+            (float(walker.t) - t0) / (t1 - t0), f"t = {float(walker.t):.4g}, {int(walker.steps)} steps"
+        )
+        return pursue(problem, max_steps, interrupted, report, watch)
+
+
+def pursue(
+    problem: Problem, max_steps: int, interrupted: Callable, report: Callable, watch: Callable | None
+) -> tuple[Walker, Float[Array, "T n k"]]:
+    """The same for callers with a progress bar of their own."""
+    walker, states = _begin(problem)
+    steps, stride, seen = 0, Stride(), 0
+    while True:
+        seen = _tell(problem, walker, states, seen, watch)
+        if int(walker.status) != Status.RUNNING or steps >= max_steps or interrupted():
+            break
+        with stride:
+            limit = jnp.asarray(min(steps + stride.piece, max_steps))
+            walker, states = jax.block_until_ready(_advance((problem, limit), (walker, states)))
+        steps = int(walker.steps)
+        report(walker)
     status = ending(int(walker.status), steps >= max_steps)
     if status is Status.STALLED and bool(explodes(problem, walker.t, walker.y, walker.memory)):
         status = Status.BLOW_UP

@@ -26,6 +26,8 @@ class AbstractMotion(eqx.Module):
     solver: ClassVar[str] = "tsit5"
     """Which solver suits the equation, and its relative tolerance."""
     rtol: ClassVar[float] = 1e-6
+    merges: ClassVar[bool] = False
+    """Whether tokens that meet become one."""
 
     @property
     @abc.abstractmethod
@@ -76,6 +78,10 @@ class AbstractMotion(eqx.Module):
     def resolved(self, y: State) -> Bool[Array, ""]:
         """Whether the state can still be represented to the accuracy asked for."""
         return jnp.asarray(True)
+
+    def meets(self, y: State) -> Bool[Array, ""]:
+        """Whether tokens have met that are to become one."""
+        return jnp.asarray(False)
 
     def finer(self, y: State) -> "AbstractMotion | None":
         """The same motion from a state, in a finer representation, where there is one."""

@@ -23,6 +23,10 @@ class Problem(eqx.Module):
     until: Any
     strict: bool = eqx.field(static=True, default=True)
     """Whether a state that is no longer resolved ends the walk, or is only told of at the end."""
+    origin: Any = None
+    """What is added to times before a stop condition sees them, where a walk counts from its own beginning."""
+    dt0: Any = None
+    """A first step that was good before; a longer one may be tried."""
 
     @property
     def term(self) -> Any:
@@ -32,10 +36,20 @@ class Problem(eqx.Module):
         """Whether the stop condition is met."""
         if self.until is None:
             return jnp.asarray(False)
+        t = t if self.origin is None else t + self.origin
         answer = jnp.asarray(self.until(t, self.motion.measure(y)))
         if answer.shape != ():
             raise InputError(f"Argument `until` must return one true or false, but returned shape {answer.shape}.")
         return answer.astype(bool)
+
+    @property
+    def pauses(self) -> bool:
+        """Whether something may end a step early."""
+        return self.until is not None or self.motion.merges
+
+    def halts(self, t: Float[Array, ""], y: State) -> Bool[Array, ""]:
+        """Whether the stop condition is met, or tokens have met."""
+        return self.stops(t, y) | self.motion.meets(y) if self.motion.merges else self.stops(t, y)
 
 
 @eqx.filter_jit

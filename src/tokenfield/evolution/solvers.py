@@ -95,7 +95,7 @@ class PerToken(dfx.AbstractAdaptiveStepSizeController):
             t0, t1, sizes(y0), size, args, error, error_order, controller_state
         )
         least = 4 * jnp.finfo(jnp.result_type(next_t0)).eps * jnp.abs(next_t0)
-        stuck = ~jnp.asarray(keep) & (next_t1 - next_t0 <= least)
+        stuck = next_t1 - next_t0 <= least  # also after a step that was kept: time would no longer pass
         result = dfx.RESULTS.where(stuck, dfx.RESULTS.dt_min_reached, result)
         return keep, next_t0, next_t1, jump, state, result
 

@@ -56,6 +56,8 @@ def start(p: Problem) -> Walker:
     memory = p.motion.remember(p.t0, y0, None)
     solver_state = p.solver.init(p.term, p.t0, p.t1, y0, memory)
     tnext, control_state = p.control.init(p.term, p.t0, p.t1, y0, None, memory, p.solver.func, _error_order(p))
+    if p.dt0 is not None:
+        tnext = jnp.maximum(tnext, p.t0 + p.dt0)
     stopped = jnp.where(p.stops(p.t0, y0), Status.STOPPED, Status.RUNNING)
     return Walker(
         t=p.t0,
@@ -92,19 +94,19 @@ def attempt(p: Problem, now: Walker) -> Step:
         solver_state=kept(solver_state, now.solver_state),
         control_state=control_state,
         advances=controlled == dfx.RESULTS.successful,
-        stopped=keep & p.stops(t, y),
+        stopped=keep & p.halts(t, y),
         dense=dense,
     )
 
 
 def locate(p: Problem, now: Walker, step: Step) -> tuple[Array, Array]:
-    """The time inside the step at which the stop condition turns true, by bisection on its interpolant, and the state."""
+    """The time inside the step at which the walk is to halt, by bisection on its interpolant, and the state."""
     interpolant = step.inside(p, now)
 
     def halve(_, bracket):
         low, high = bracket
         middle = 0.5 * (low + high)
-        hit = p.stops(middle, interpolant.evaluate(middle))
+        hit = p.halts(middle, interpolant.evaluate(middle))
         return jnp.where(hit, low, middle), jnp.where(hit, middle, high)
 
     _, t = lax.fori_loop(0, 50, halve, (now.t, now.tnext))
@@ -125,7 +127,8 @@ def arrive(p: Problem, now: Walker, step: Step, saved: Array) -> Walker:
     """The walker after the step, and whether it goes on."""
     memory, resolved = p.motion.remember(step.t, step.y, now.memory), p.motion.resolved(step.y)
     status = jnp.where(step.t >= p.t1, jnp.where(resolved, Status.COMPLETED, Status.UNRESOLVED), Status.RUNNING)
-    status = jnp.where(step.stopped, Status.STOPPED, status)
+    halted = jnp.where(p.stops(step.t, step.y), Status.STOPPED, Status.MEETING) if p.motion.merges else Status.STOPPED
+    status = jnp.where(step.stopped, halted, status)
     failed = [
         (p.motion.healthy(memory), Status.UNSOLVED),
         (resolved | (not p.strict), Status.UNRESOLVED),

@@ -47,6 +47,16 @@ class AbstractNormalization(eqx.Module):
         """Whether the scheme commutes with rotations."""
         return True
 
+    @property
+    def timeless(self) -> bool:
+        """Whether the scheme is the same at all times."""
+        return True
+
+    @property
+    def tangential(self) -> bool:
+        """Whether tokens feel only the tangential part of the field, in proportion to it."""
+        return False
+
     @abc.abstractmethod
     def reads(self, mu: Tokens) -> Tokens:
         """The measure that attention sees."""

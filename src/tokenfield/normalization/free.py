@@ -59,6 +59,10 @@ class Rescaled(AbstractNormalization):
     Rescaled()
     """
 
+    @property
+    def timeless(self) -> bool:
+        return False
+
     def reads(self, mu: Tokens) -> Tokens:
         return mu
 

@@ -24,6 +24,10 @@ class PostLN(AbstractLayerNorm):
 
     gain: Array | None
 
+    @property
+    def tangential(self) -> bool:
+        return self.gain is None
+
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 
@@ -82,6 +86,10 @@ class MixLN(AbstractLayerNorm):
     tau: Float[Array, ""]
     gain: Array | None
 
+    @property
+    def timeless(self) -> bool:
+        return False
+
     def __init__(self, tau: Scalar, gain: Vector = None):
         self.tau, self.gain = check.scalar("tau", tau), gain_parameter(gain)
 
@@ -127,6 +135,14 @@ class SqrtScaling(AbstractLayerNorm):
     """
 
     gain: Array | None
+
+    @property
+    def timeless(self) -> bool:
+        return False
+
+    @property
+    def tangential(self) -> bool:
+        return self.gain is None
 
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)

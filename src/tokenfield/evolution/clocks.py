@@ -1,0 +1,121 @@
+r"""Clocks: when a run ends and which states it saves, in units of time that suit it.
+
+- "linear": t itself, states equally spaced.
+- "log": t itself, states in equal ratios.
+- "rescaled": $dt = e^{β(1 - c)} ds$ with c the largest inner product of two different groups  [rigollet2025, theorem 6], taken anew
+  after every merger. In this time the closest pair moves at a speed of order one, however large β is; `t` and equal
+  spacing are then those of s.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tokenfield import _checks as check
+from tokenfield.attention import Softmax, Unnormalized
+from tokenfield.errors import InputError, suggest
+from tokenfield.flow import Flow
+
+CLOCKS = {"linear": None, "log": None, "rescaled": None}
+FIRST = 1e-2
+"""The first time that a logarithmic clock shows after the start."""
+LONGEST = 690.0
+"""Logarithm of the longest unit of time; beyond it nothing moves in any number of the machine."""
+
+
+def clock_named(name: Any) -> str:
+    if name is None:
+        return "linear"
+    if not isinstance(name, str) or name not in CLOCKS:
+        raise InputError(f"Unknown clock {name!r}. {suggest(name, CLOCKS)}")
+    return name
+
+
+def log_times(t: Any, count: int = 100, first: Any = FIRST) -> np.ndarray:
+    """`count` times from 0 to t: 0, and then equal ratios from `first` on.
+
+    >>> log_times(100.0, 6).round(6).tolist()
+    [0.0, 0.01, 0.1, 1.0, 10.0, 100.0]
+    """
+    end, first = check.number("t", t, positive=True), check.number("first", first, positive=True)
+    count = check.whole("count", count, 1, "how many times")
+    if count == 1:
+        return np.array([end])
+    times = np.geomspace(min(first, 1e-3 * end), end, max(count - 1, 1))
+    return np.append(0.0, np.append(times[:-1], end))
+
+
+class Clock:
+    """What a run with mergers asks: where its phase ends, which states are to be saved, how far it has come."""
+
+    def __init__(self, name: str, flow: Flow, times: np.ndarray, saves: np.ndarray, x: np.ndarray):
+        self.name, self.flow = name, flow
+        self.start, self.end = float(times[0]), float(times[1])
+        self.saves = np.asarray(saves, float)
+        self.marks: list[tuple[float, float, float]] = []
+        self.coupling = _coupling(flow)
+        if name == "rescaled" and self.coupling is None:
+            raise InputError(
+                "The rescaled clock is that of softmax or unnormalized attention on the sphere with numbers for Q, K, V "
+                "and A and a positive β. Use clock='log'."
+            )
+        self.restart(self.start, x)
+
+    def restart(self, t: float, x: np.ndarray) -> None:
+        """A phase begins at time t with groups at x."""
+        s = self.rescaled(np.array([t]))[0] if self.marks else t
+        self.marks.append((t, s, self._unit(x)))
+
+    def _unit(self, x: np.ndarray) -> float:
+        """log dt/ds: β(1 - c); the plain clock of USA runs e^β times as fast as that of SA."""
+        if self.coupling is None or len(x) < 2:
+            return self.marks[-1][2] if self.marks else 0.0
+        β, offset = self.coupling
+        return min(β * nearest_gap(x) - offset, LONGEST)
+
+    def phase(self) -> tuple[float, np.ndarray]:
+        """When the run ends and all save times, as times t, if nothing merges any more."""
+        if self.name != "rescaled":
+            return self.end, self.saves
+        s = np.append(self.saves, self.end)
+        at = self._times(s)
+        return float(at[-1]), at[:-1]
+
+    def _times(self, s: np.ndarray) -> np.ndarray:
+        """s to t; what lies ahead in the present unit."""
+        t0, s0, unit = (np.array(column) for column in zip(*self.marks, strict=True))
+        k = np.clip(np.searchsorted(s0, s, side="right") - 1, 0, None)
+        return t0[k] + (s - s0[k]) * np.exp(unit[k])
+
+    def rescaled(self, t: np.ndarray) -> np.ndarray:
+        """t to s."""
+        t0, s0, unit = (np.array(column) for column in zip(*self.marks, strict=True))
+        k = np.clip(np.searchsorted(t0, t, side="right") - 1, 0, None)
+        return s0[k] + (t - t0[k]) * np.exp(-unit[k])
+
+    def share(self, t: float) -> float:
+        """How far a run has come, for its progress bar."""
+        if self.name == "rescaled":
+            return (float(self.rescaled(np.array([t]))[0]) - self.start) / (self.end - self.start)
+        return math.log1p(t - self.start) / math.log1p(self.end - self.start)
+
+
+def _coupling(flow: Flow) -> tuple[float, float] | None:
+    """β and what is taken from β(1 - c): 0, and β for USA in its plain clock."""
+    attention = flow.attention
+    if not isinstance(attention, Softmax | Unnormalized) or not attention.isotropic or not flow.normalization.confines:
+        return None
+    scores = attention.scores(1)
+    β = None if scores is None else float(scores[0][0][0, 0] * scores[0][1][0, 0])
+    if β is None or β <= 0:
+        return None
+    return β, β if isinstance(attention, Unnormalized) and not attention.scaled else 0.0
+
+
+def nearest_gap(x: np.ndarray) -> float:
+    """1 - c for the closest two of unit vectors, without cancellation: half the squared distance."""
+    from scipy.spatial import KDTree
+
+    distance, _ = KDTree(x).query(x, k=2)
+    return 0.5 * float(np.min(distance[:, 1])) ** 2
