@@ -47,58 +47,48 @@ def log_times(t: Any, count: int = 100, first: Any = FIRST) -> np.ndarray:
 
 
 class Clock:
-    """What a run with mergers asks: where its phase ends, which states are to be saved, how far it has come."""
+    """What a run with mergers asks: how far its end and its save times lie ahead, and how late it is in rescaled time.
+
+    Both are durations from now, since a time of 10²⁰ cannot be advanced by 1."""
 
     def __init__(self, name: str, flow: Flow, times: np.ndarray, saves: np.ndarray, x: np.ndarray):
-        self.name, self.flow = name, flow
+        self.name, self.saves = name, np.asarray(saves, float)
         self.start, self.end = float(times[0]), float(times[1])
-        self.saves = np.asarray(saves, float)
-        self.marks: list[tuple[float, float, float]] = []
         self.coupling = _coupling(flow)
         if name == "rescaled" and self.coupling is None:
             raise InputError(
                 "The rescaled clock is that of softmax or unnormalized attention on the sphere with numbers for Q, K, V "
                 "and A and a positive β. Use clock='log'."
             )
-        self.restart(self.start, x)
+        self.t = self.s = self.start
+        self.unit = 0.0
+        self.merged(x)
 
-    def restart(self, t: float, x: np.ndarray) -> None:
-        """A phase begins at time t with groups at x."""
-        s = self.rescaled(np.array([t]))[0] if self.marks else t
-        self.marks.append((t, s, self._unit(x)))
+    def merged(self, x: np.ndarray) -> None:
+        """Groups at x go on. log dt/ds = β(1 - c); the plain clock of USA runs e^β times as fast as that of SA."""
+        if self.coupling is not None and len(x) > 1:
+            β, offset = self.coupling
+            self.unit = min(β * nearest_gap(x) - offset, LONGEST)
 
-    def _unit(self, x: np.ndarray) -> float:
-        """log dt/ds: β(1 - c); the plain clock of USA runs e^β times as fast as that of SA."""
-        if self.coupling is None or len(x) < 2:
-            return self.marks[-1][2] if self.marks else 0.0
-        β, offset = self.coupling
-        return min(β * nearest_gap(x) - offset, LONGEST)
-
-    def phase(self) -> tuple[float, np.ndarray]:
-        """When the run ends and all save times, as times t, if nothing merges any more."""
+    def ahead(self) -> tuple[float, np.ndarray]:
+        """The time until the end and until all save times, if nothing merges any more."""
         if self.name != "rescaled":
-            return self.end, self.saves
-        s = np.append(self.saves, self.end)
-        at = self._times(s)
-        return float(at[-1]), at[:-1]
+            return self.end - self.t, self.saves - self.t
+        unit = math.exp(self.unit)
+        return (self.end - self.s) * unit, (self.saves - self.s) * unit
 
-    def _times(self, s: np.ndarray) -> np.ndarray:
-        """s to t; what lies ahead in the present unit."""
-        t0, s0, unit = (np.array(column) for column in zip(*self.marks, strict=True))
-        k = np.clip(np.searchsorted(s0, s, side="right") - 1, 0, None)
-        return t0[k] + (s - s0[k]) * np.exp(unit[k])
+    def rescaled(self, later: Any) -> Any:
+        """s, some time from now."""
+        return self.s + later * math.exp(-self.unit)
 
-    def rescaled(self, t: np.ndarray) -> np.ndarray:
-        """t to s."""
-        t0, s0, unit = (np.array(column) for column in zip(*self.marks, strict=True))
-        k = np.clip(np.searchsorted(t0, t, side="right") - 1, 0, None)
-        return s0[k] + (t - t0[k]) * np.exp(-unit[k])
+    def advance(self, later: float) -> None:
+        self.t, self.s = self.t + later, self.rescaled(later)
 
-    def share(self, t: float) -> float:
-        """How far a run has come, for its progress bar."""
+    def share(self, later: float) -> float:
+        """How much of the run is over some time from now, for its progress bar."""
         if self.name == "rescaled":
-            return (float(self.rescaled(np.array([t]))[0]) - self.start) / (self.end - self.start)
-        return math.log1p(t - self.start) / math.log1p(self.end - self.start)
+            return (self.rescaled(later) - self.start) / (self.end - self.start)
+        return math.log1p(self.t + later - self.start) / math.log1p(self.end - self.start)
 
 
 def _coupling(flow: Flow) -> tuple[float, float] | None:

@@ -39,8 +39,9 @@ from tokenfield.parameters import scheduled
 from tokenfield.status import Status
 from tokenfield.summation import AbstractSummation, Dense
 
-PAIRWISE = 2048
-"""Tokens up to which every pair is looked at to see who has met; beyond, only those in one cell of a grid."""
+PAIRWISE = 256
+"""Tokens up to which every pair is looked at to see who has met, and the time is located inside the step; beyond, only those
+in one cell of a grid are, at the end of a step."""
 
 SMALLEST = 32
 """Below so many tokens a smaller program saves nothing."""
@@ -65,6 +66,10 @@ class Merging(Particles):
 
     def measure(self, y: State) -> Tokens:
         return super().measure(jnp.where(self.live[:, None], y, y[0]))
+
+    @property
+    def locates(self) -> bool:
+        return len(self.live) <= PAIRWISE
 
     def meets(self, y: State) -> Bool[Array, ""]:
         x = self._places(y)
@@ -135,12 +140,16 @@ def groups_of(x: np.ndarray, v: np.ndarray, w: np.ndarray, radius: float) -> np.
     within the radius of its centre, so that chains of neighbours do not collapse."""
     from scipy.spatial import KDTree
 
-    label, approach = np.full(len(x), -1), lambda i, j: (x[j] - x[i]) @ (v[j] - v[i]) <= 0
-    tree, count = KDTree(x), 0
+    if len(x) == 1:
+        return np.zeros(1, int)
+    tree, label = KDTree(x), np.arange(len(x))
+    met = tree.query(x, k=2)[0][:, 1] <= radius
+    free = met.copy()
     for i in np.argsort(-w, kind="stable"):
-        if label[i] < 0:
-            near = [j for j in tree.query_ball_point(x[i], radius) if label[j] < 0 and (j == i or approach(i, j))]
-            label[near], count = count, count + 1
+        if free[i]:
+            near = np.array(tree.query_ball_point(x[i], radius))
+            near = near[free[near] & (np.sum((x[near] - x[i]) * (v[near] - v[i]), axis=1) <= 0)]
+            label[near], free[near] = i, False
     return np.unique(label, return_inverse=True)[1]
 
 
@@ -167,6 +176,7 @@ class Coalescing:
         refuse_flow(self.flow)
         self.ledger = Ledger(self.start.n)
         self.times: list[np.ndarray] = []
+        self.rescaled: list[np.ndarray] = []
         self.states: list[np.ndarray] = []
         self.steps = self.accepted = self.saved = 0
         self.told = ""
@@ -174,40 +184,37 @@ class Coalescing:
 
     def run(self, progress: bool | None, watch: Callable | None) -> Status:
         """Phase after phase, until the end or whatever ends the run."""
-        t, dt, found = float(self.plan.t0), None, self.radius
+        dt, found = 0.0, self.radius
         x, w, capacity = np.asarray(self.start.x), np.asarray(self.start.w), self.start.n
-        x, w = self._meet(t, x, w, found)
+        x, w = self._meet(x, w, np.zeros_like(x), 1e-12)  # who begins in one place
         with ctrl_c() as interrupted, Progress(progress, "evolving") as bar:
             while True:
                 capacity, before = fewer(capacity, len(w)), len(w)
                 motion = self._motion(x, w, capacity, found)
-                problem, base = self._problem(motion, t, dt)
-                report, see = self._reporter(bar, base, before), None if watch is None else self._seer(watch, base)
+                problem = self._problem(motion, dt)
+                report, see = self._reporter(bar, before), None if watch is None else self._seer(watch)
                 walker, states = pursue(problem, self.max_steps - self.steps, interrupted, report, see)
-                status = Status(int(walker.status))
+                status, dt = Status(int(walker.status)), float(walker.tnext) - float(walker.t)
                 y, v = (np.asarray(part)[:before] for part in _here(motion, walker.t, walker.y))
                 self._collect(motion, walker, states)
-                t, dt = base + float(walker.t), float(walker.tnext) - float(walker.t)
                 if status is Status.MEETING:
-                    x, w = self._meet(t, y, w, self.radius, v)
+                    x, w = self._meet(y, w, v, self.radius)
                     found = self.radius if len(w) < before else 0.5 * found  # some came close without approaching
-                elif status is Status.STALLED and self.timeless and int(walker.accepted) > 1:
+                elif status in (Status.STALLED, Status.BLOW_UP) and self.timeless and int(walker.accepted) > 1:
                     x = y  # the clock, not the motion, has no finer step: count anew
                 else:
-                    return self._finish(status, y, t)
-                self.clock.restart(t, x)
+                    return self._finish(status, y)
 
-    def _meet(
-        self, t: float, x: np.ndarray, w: np.ndarray, radius: float, v: Any = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Merge who has met; at the start, who begins in one place."""
-        v = np.zeros_like(x) if v is None else v
-        groups = groups_of(x, v, w, radius if self.steps else min(radius, 1e-12))
+    def _meet(self, x: np.ndarray, w: np.ndarray, v: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+        """Merge who has met."""
+        groups = groups_of(x, v, w, radius)
         if groups.max() + 1 == len(w):
             return x, w
-        self.ledger.merge(t, groups)
+        self.ledger.merge(self.clock.t, groups)
         x, w = joined(x, w, groups)
-        return x / np.linalg.norm(x, axis=1, keepdims=True) if self.flow.normalization.confines else x, w
+        x = x / np.linalg.norm(x, axis=1, keepdims=True) if self.flow.normalization.confines else x
+        self.clock.merged(x)
+        return x, w
 
     def _motion(self, x: np.ndarray, w: np.ndarray, capacity: int, radius: float) -> Merging:
         """The tokens that live, filled up to the capacity with weightless copies of the first."""
@@ -222,47 +229,53 @@ class Coalescing:
         live, patience = jnp.arange(capacity) < len(w), max(1, len(w) // 64)
         return Merging(self.flow, start, sums, None, live, jnp.asarray(radius, places.dtype), jnp.asarray(patience))
 
-    def _problem(self, motion: Merging, t: float, dt: float | None) -> tuple[Any, float]:
-        """The phase that begins at t. Save times that lie before it are gone; the list keeps its length, so that the
-        program does."""
-        base = t if self.timeless else 0.0
-        end, saves = self.clock.phase()
+    def _problem(self, motion: Merging, dt: float) -> Any:
+        """The phase from now on, counted from its beginning where the flow allows. The list of save times keeps its
+        length, so that the program is the same."""
+        base = 0.0 if self.timeless else self.clock.t
+        end, saves = self.clock.ahead()
         ts = np.full(len(saves), np.inf)
-        ts[: len(saves) - self.saved] = np.maximum(saves[self.saved :], t) - base
+        ts[: len(saves) - self.saved] = np.maximum(saves[self.saved :], 0.0)
         dtype = motion.first.dtype
-        times = tuple(jnp.asarray(part, dtype) for part in (t - base, end - base, ts))
+        times = tuple(jnp.asarray(part, dtype) for part in (base, base + end, base + ts))
         problem = eqx.tree_at(lambda p: (p.t0, p.t1, p.ts), self.plan, times).problem(motion)
-        again = jnp.asarray(0.0 if dt is None else dt, dtype)
-        return dataclasses.replace(problem, origin=jnp.asarray(base, dtype), dt0=again), base
+        return dataclasses.replace(problem, origin=jnp.asarray(self.clock.t - base, dtype), dt0=jnp.asarray(dt, dtype))
 
     def _collect(self, motion: Merging, walker: Walker, states: Any) -> None:
-        """Saved states of this phase, for all original tokens."""
+        """Saved states of this phase, for all original tokens; and the clock goes on."""
         self.steps, self.accepted = self.steps + int(walker.steps), self.accepted + int(walker.accepted)
         count = int(walker.saved)
-        if count == 0:
-            return
-        x = np.asarray(_places(motion, states))[:count]
-        self.times.append(self.clock.phase()[1][self.saved : self.saved + count])
-        self.states.append(x[:, self.ledger.place])
+        if count:
+            later = np.maximum(self.clock.ahead()[1][self.saved : self.saved + count], 0.0)
+            self._keep(later, np.asarray(_places(motion, states))[:count])
         self.saved += count
+        self.clock.advance(self._later(walker))
 
-    def _finish(self, status: Status, y: np.ndarray, t: float) -> Status:
+    def _keep(self, later: np.ndarray, x: np.ndarray) -> None:
+        """States of the living tokens, some time from now."""
+        self.times.append(self.clock.t + later)
+        self.rescaled.append(self.clock.rescaled(later))
+        self.states.append(x[:, self.ledger.place])
+
+    def _later(self, walker: Walker) -> float:
+        """How far a walker is from where its phase began."""
+        return float(walker.t) - (0.0 if self.timeless else self.clock.t)
+
+    def _finish(self, status: Status, y: np.ndarray) -> Status:
         """A run that ended between two save times adds the state that it reached."""
-        if status is not Status.COMPLETED and (not self.times or self.times[-1][-1] < t):
-            self.times.append(np.array([t]))
-            self.states.append(y[self.ledger.place][None])
-        self.reached = t
+        if status is not Status.COMPLETED and (not self.times or self.times[-1][-1] < self.clock.t):
+            self._keep(np.zeros(1), y[None])
         return status
 
-    def _reporter(self, bar: Progress, base: float, groups: int) -> Callable:
+    def _reporter(self, bar: Progress, groups: int) -> Callable:
         def report(walker: Walker) -> None:
-            t, steps = base + float(walker.t), self.steps + int(walker.steps)
-            bar.update(self.clock.share(t), f"t = {t:.4g}, {groups} groups, {steps} steps")
+            later, steps = self._later(walker), self.steps + int(walker.steps)
+            bar.update(self.clock.share(later), f"t = {self.clock.t + later:.4g}, {groups} groups, {steps} steps")
 
         return report
 
-    def _seer(self, watch: Callable, base: float) -> Callable:
-        place = self.ledger.place
+    def _seer(self, watch: Callable) -> Callable:
+        place, base = self.ledger.place, self.clock.t if self.timeless else 0.0
         every = lambda mu: eqx.tree_at(lambda nu: (nu.x, nu.w), mu, (mu.x[place], self.start.w))
         return lambda t, mu: watch(base + t, every(mu))
 

@@ -189,13 +189,13 @@ def _evolve_merging(
         jnp.asarray(times, plan.ts.dtype),
         work.tokens(),
         flow,
-        jnp.asarray(work.reached, plan.ts.dtype),
+        jnp.asarray(clock.t, plan.ts.dtype),
         jnp.asarray(int(status)),
         jnp.asarray(work.steps),
         jnp.asarray(work.accepted),
         dataclasses.replace(how, summation=work.told, coalesce=radius, seconds=time.perf_counter() - began),
         mergers=work.ledger.mergers(),
-        rescaled=None if clock.coupling is None else clock.rescaled(times),
+        rescaled=None if clock.coupling is None else jnp.asarray(np.concatenate(work.rescaled), plan.ts.dtype),
     )
 
 

@@ -79,6 +79,11 @@ class AbstractMotion(eqx.Module):
         """Whether the state can still be represented to the accuracy asked for."""
         return jnp.asarray(True)
 
+    @property
+    def locates(self) -> bool:
+        """Whether the time at which tokens meet is found inside the step."""
+        return False
+
     def meets(self, y: State) -> Bool[Array, ""]:
         """Whether tokens have met that are to become one."""
         return jnp.asarray(False)

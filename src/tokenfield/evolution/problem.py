@@ -45,7 +45,7 @@ class Problem(eqx.Module):
     @property
     def pauses(self) -> bool:
         """Whether something may end a step early."""
-        return self.until is not None or self.motion.merges
+        return self.until is not None or self.motion.locates
 
     def halts(self, t: Float[Array, ""], y: State) -> Bool[Array, ""]:
         """Whether the stop condition is met, or tokens have met."""
