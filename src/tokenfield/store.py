@@ -15,6 +15,7 @@ import numpy as np
 from tokenfield import config
 from tokenfield.errors import StoreError
 from tokenfield.measures import MEASURES
+from tokenfield.mergers import Mergers
 from tokenfield.status import Status
 from tokenfield.trajectory import Provenance, Trajectory
 
@@ -29,9 +30,10 @@ def to_xarray(run: Trajectory) -> "xarray.Dataset":
 
     run.refuse_batches("stored")
     mu = run.states
-    arrays = {name: np.asarray(array) for name, array in {"time": run.times, **mu.arrays}.items()}
+    arrays = {name: np.asarray(array) for name, array in {"time": run.times, **mu.arrays, **_extras(run)}.items()}
+    axes = {name: ("time", *axes) for name, axes in mu.axes.items()} | EXTRAS
     return xarray.Dataset(
-        {name: (("time", *axes), arrays[name]) for name, axes in mu.axes.items() if name in arrays},
+        {name: (axes[name], array) for name, array in arrays.items() if name != "time"},
         coords={"time": arrays["time"]},
         attrs={
             "tokenfield": FORMAT,
@@ -40,6 +42,17 @@ def to_xarray(run: Trajectory) -> "xarray.Dataset":
             "run": json.dumps(run.describe()),
         },
     )
+
+
+EXTRAS = {"rescaled": ("time",)} | {f"merger_{name}": ("merger",) for name in ("t", "into", "gone", "left")}
+"""What a run that coalesces has beside its states."""
+
+
+def _extras(run: Trajectory) -> dict[str, Any]:
+    found = {} if run.rescaled is None else {"rescaled": run.rescaled}
+    if run.mergers is None:
+        return found
+    return found | {f"merger_{name}": getattr(run.mergers, name) for name in ("t", "into", "gone", "left")}
 
 
 def save(run: Trajectory, path: str | os.PathLike) -> None:
@@ -102,9 +115,10 @@ def _read(place: Path) -> Trajectory:
         known: dict[str, Any] = json.loads(data.attrs["run"])
         plain: dict[str, Any] = json.loads(data.attrs.get("measure", '{"kind": "Tokens"}'))
         kind = MEASURES[plain.pop("kind")]
-        arrays = {name: data[name].values for name in ("time", *kind.axes) if name in data}
+        arrays = {name: data[name].values for name in ("time", *kind.axes, *EXTRAS) if name in data}
         if _checksum(arrays) != data.attrs["checksum"]:
             raise StoreError("its numbers do not match their checksum")
+    extras = {name: arrays.pop(name) for name in EXTRAS if name in arrays}
     arrays = {name: jnp.asarray(values) for name, values in arrays.items()}
     times = arrays.pop("time")
     states = kind.restore(arrays, **plain)
@@ -119,7 +133,14 @@ def _read(place: Path) -> Trajectory:
         steps=jnp.asarray(steps),
         accepted=jnp.asarray(accepted),
         provenance=Provenance(**known),
+        mergers=_mergers(extras, states),
+        rescaled=jnp.asarray(extras["rescaled"]) if "rescaled" in extras else None,
     )
+
+
+def _mergers(extras: dict[str, Any], states: Any) -> Mergers | None:
+    found = {name.removeprefix("merger_"): values for name, values in extras.items() if name.startswith("merger_")}
+    return Mergers(**found, n=states.n) if found else None
 
 
 def _checksum(arrays: dict[str, Any]) -> int:

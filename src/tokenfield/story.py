@@ -119,6 +119,8 @@ def _tokens(run: Trajectory) -> list[tuple[str, str]]:
         if first.n <= LARGEST_TOLD or first.d <= 3:
             before, after = observe.clusters(first), observe.clusters(last)
             told.append(("clusters", f"{len(before)} at first, then {after}"))
+    if run.mergers is not None:
+        told.append(("mergers", repr(run.mergers)))
     beta = energy_beta(run)
     if beta is not None and (first.n <= LARGEST_TOLD or first.d <= 3) and np.allclose(np.asarray(last.radii), 1):
         share = [float(2 * beta * observe.energy(mu, beta, scaled=True)) for mu in (first, last)]

@@ -81,7 +81,8 @@ def _scene(run: Trajectory) -> tuple[Any, Any]:
 
     def show(i: int, share: float) -> None:
         draw(i, TURN * share)
-        title.set_text(f"t = {float(run.times[i]):.3f}")
+        t = float(run.times[i])
+        title.set_text(f"t = {t:.3f}" if t < 1e5 else f"t = {t:.3g}")
         mark(i)
 
     return figure, show

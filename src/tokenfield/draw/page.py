@@ -55,10 +55,10 @@ def bare(ax: Any) -> None:
     ax.spines[["left", "bottom"]].set_color(FAINT)
 
 
-def plain(ax: Any, times: np.ndarray) -> None:
+def plain(ax: Any, times: np.ndarray, name: str = "t") -> None:
     """Axes of something against time."""
     time_axis(ax, times)
-    ax.set_xlabel("t")
+    ax.set_xlabel(name)
     bare(ax)
     if times[-1] > times[0]:
         ax.set_xlim(times[0], times[-1])

@@ -8,7 +8,7 @@ import numpy as np
 from tokenfield import observe
 from tokenfield.draw.measures import draw_measures
 from tokenfield.draw.page import BLUE, RED, SNAPSHOTS, blank, halves, headline, moments, plain, written
-from tokenfield.draw.view import FAINT, INK, Census, Painter, course, thinned, view_of
+from tokenfield.draw.view import FAINT, INK, Census, Painter, clock_name, clock_times, course, thinned, view_of
 from tokenfield.measures import Tokens
 from tokenfield.trajectory import Trajectory
 
@@ -46,7 +46,7 @@ def snapshot_times(run: Trajectory, count: int = SNAPSHOTS) -> list[int]:
 
 def _course(run: Trajectory, ax: Any, colours: np.ndarray) -> None:
     """Every token against time: angles for d = 2 on the circle, values for d = 1, else the overlaps' histogram."""
-    times, d = np.asarray(run.times), run.states.d
+    times, d = clock_times(run), run.states.d
     x = np.asarray(run.x, float)
     if d == 2 and view_of(run).sphere:
         _lines(ax, times, np.arctan2(x[..., 1], x[..., 0]), colours, wrap=True)
@@ -65,7 +65,7 @@ def _course(run: Trajectory, ax: Any, colours: np.ndarray) -> None:
     else:
         ax.plot(times, np.linalg.norm(x, axis=-1), color=INK, lw=0.6, alpha=0.5)
         ax.set(ylabel="|x|")
-    plain(ax, times)
+    plain(ax, times, clock_name(run))
 
 
 def _lines(ax: Any, times: np.ndarray, values: np.ndarray, colours: np.ndarray, wrap: bool) -> None:
@@ -84,18 +84,22 @@ def _curves(run: Trajectory, ax: Any, census: Census | None) -> None:
     if curve is None:
         ax.set_axis_off()
         return
-    times, (name, values) = np.asarray(run.times), curve
+    times, (name, values) = clock_times(run), curve
     ax.plot(times, values, color=BLUE, lw=1.8)
     ax.set_ylabel(name, color=BLUE)
-    plain(ax, times)
-    if census is None:
+    plain(ax, times, clock_name(run))
+    if run.mergers is not None:
+        index, counts, told = slice(None), [int(run.mergers.groups(t)) for t in np.asarray(run.times)], "groups"
+    elif census is not None:
+        index, counts, told = census.index, census.counts, f"clusters ({census.within})"
+    else:
         return
     other = ax.twinx()
-    other.step(times[census.index], census.counts, where="post", color=RED, lw=1.5)
+    other.step(times[index], counts, where="post", color=RED, lw=1.5)
     other.set_yscale("log")
-    other.set_ylim(0.9, 1.3 * max(census.counts))
-    other.set_ylabel(f"clusters ({census.within})", color=RED)
-    ticks = [m * 10**k for k in range(7) for m in (1, 2, 5) if m * 10**k <= 1.3 * max(census.counts)]
+    other.set_ylim(0.9, 1.3 * max(counts))
+    other.set_ylabel(told, color=RED)
+    ticks = [m * 10**k for k in range(7) for m in (1, 2, 5) if m * 10**k <= 1.3 * max(counts)]
     other.set_yticks(ticks if len(ticks) < 7 else [tick for tick in ticks if str(tick)[0] == "1"])
     other.yaxis.set_major_formatter("{x:g}")
     other.minorticks_off()

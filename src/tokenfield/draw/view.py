@@ -204,8 +204,26 @@ def course(run: Trajectory) -> tuple[str, np.ndarray] | None:
     return "mean overlap", np.asarray(observe.mean_overlap(run))
 
 
+def clock_times(run: Trajectory) -> np.ndarray:
+    """Times as a run's own clock shows them."""
+    shown = run.rescaled if run.provenance.clock == "rescaled" and run.rescaled is not None else run.times
+    return np.asarray(shown)
+
+
+def clock_name(run: Trajectory) -> str:
+    rescaled = run.provenance.clock == "rescaled" and run.rescaled is not None
+    return r"rescaled time s,  $dt = e^{\beta(1-c)}\,ds$" if rescaled else "t"
+
+
 def time_axis(ax: Any, times: np.ndarray) -> None:
     """Times that were saved in equal ratios are shown so."""
+    positive = times[times > 0]
+    if len(positive) > 4 and positive[-1] > 1e4 * positive[0] and np.ptp(np.diff(np.log(positive))) < 0.1:
+        ax.set_xscale("symlog", linthresh=positive[0], linscale=0.3)
+        low, high = np.log10(positive[0]), np.log10(positive[-1])
+        ax.set_xticks(10.0 ** np.arange(np.ceil(low), high + 1e-9, max(1, round((high - low) / 6))))
+        ax.minorticks_off()
+        return
     if len(times) > 4 and np.median(times - times[0]) < 0.1 * (times[-1] - times[0]):
         ax.set_xscale("symlog", linthresh=max(times[1] - times[0], 1e-3 * times[-1]), linscale=0.3)
         ax.minorticks_off()

@@ -24,6 +24,7 @@ from tokenfield.evolution.solvers import solver_name
 from tokenfield.evolution.walk import walk
 from tokenfield.flow import Flow, refuse_non_measures
 from tokenfield.measures import Tokens
+from tokenfield.summation import Sharded
 from tokenfield.trajectory import Provenance, Trajectory
 
 
@@ -41,6 +42,7 @@ def evolve(
     summation: Any = None,
     coalesce: Any = None,
     clock: Any = None,
+    devices: Any = None,
     step: Any = None,
     seed: Any = 0,
     refine: bool = True,
@@ -75,6 +77,7 @@ def evolve(
       Every rtol is at most a tenth of the radius.
     - `clock`: how save counts are spaced: "linear", "log", or, for runs that coalesce, "rescaled": `t` and equal spacing
       are those of s with dt = e^{β(1-c)} ds, c the largest inner product of two groups [rigollet2025, theorem 6].
+    - `devices`: deal the rows of dense sums out to several JAX devices: how many, or a list of them.
     - `step`, `seed`: for noisy tokens, the length of steps (adapted to rtol when left out) and the seed of the noise.
     - `refine`: for densities, whether to double the number of modes when the spectrum is no longer resolved; if not, or
       when there would be too many, `run.status` says so.
@@ -103,6 +106,7 @@ def evolve(
         )
     refuse_non_measures(mu0)
     clock = clock_named(clock)
+    summation = summation if devices is None else _dealt(summation, devices)
     radius = None if coalesce is None else _radius(coalesce, mu0)
     usual = motion_of(flow, mu0).rtol if radius is None else min(motion_of(flow, mu0).rtol, 0.1 * radius)
     rtol, atol = _tolerances(rtol, atol, mu0.dtype, usual)
@@ -197,6 +201,12 @@ def _evolve_merging(
         mergers=work.ledger.mergers(),
         rescaled=None if clock.coupling is None else jnp.asarray(np.concatenate(work.rescaled), plan.ts.dtype),
     )
+
+
+def _dealt(summation: Any, devices: Any) -> Sharded:
+    if summation not in (None, "dense"):
+        raise InputError(f"Only dense sums are dealt out to devices, not {summation!r}. Leave `summation` out.")
+    return Sharded(devices)
 
 
 def _radius(coalesce: Any, mu: Any) -> float:
