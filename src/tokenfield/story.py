@@ -56,7 +56,10 @@ def story_of_many(runs: Trajectory) -> str:
 
 
 def _flows(first: Trajectory, last: Trajectory) -> str:
-    told = [str(run.flow).removeprefix("Flow: ") if run.flow is not None else "not one of the library" for run in (first, last)]
+    told = [
+        str(run.flow).removeprefix("Flow: ") if run.flow is not None else "not one of the library"
+        for run in (first, last)
+    ]
     return told[0] if told[0] == told[1] else f"{told[0]}; to {told[1]}"
 
 
@@ -66,8 +69,10 @@ def _endings(runs: Trajectory) -> str:
     told = []
     for code in np.unique(codes):
         times = reached[codes == code]
-        when = "" if code == Status.COMPLETED else f" at t = {times.min():.6g}" + (
-            f" to {times.max():.6g}" if times.max() > times.min() else ""
+        when = (
+            ""
+            if code == Status.COMPLETED
+            else f" at t = {times.min():.6g}" + (f" to {times.max():.6g}" if times.max() > times.min() else "")
         )
         told.append(f"{len(times)} {Status(int(code)).name.lower()}{when}")
     return ", ".join(told)

@@ -50,7 +50,11 @@ def evolve(
 
     **Arguments**
 
-    - `flow`, `mu0`: what moves, from where. Under Post-LN a start is first normalized to the sphere.
+    - `flow`, `mu0`: what moves, from where. Under Post-LN a start is first normalized to the sphere. Lists of flows and of
+      starts (or one measure with a leading axis, `jax.vmap(tkf.Tokens)(xs)`) are run in all pairs, as one program with
+      bounded memory: an ensemble. Its members are alike up to their numbers. All arrays of the result have the axes of the
+      batch in front, flows before starts; a member that ends early holds its last state; `run.member(i, j)` is one run.
+      Members have noise of their own, and densities keep their number of modes (a member that would need more ends there).
     - `t`: the end time (from 0), or a pair (start, end).
     - `save`: how many states to keep, equally spaced and both ends included; or an increasing array of times.
     - `until`: stop early where `until(t, mu)` turns true, e.g. `until=tkf.collapsed` or your own function written with
@@ -77,6 +81,10 @@ def evolve(
     >>> run = tkf.evolve(tkf.sa(beta=4.0), mu0, t=10.0, save=50)
     >>> run.x.shape, run.status.name
     ((50, 16, 3), 'COMPLETED')
+    >>> betas, starts = [1.0, 4.0, 9.0], [tkf.Tokens.uniform_sphere(n=16, d=3, seed=seed) for seed in range(5)]
+    >>> runs = tkf.evolve([tkf.sa(beta) for beta in betas], starts, t=10.0, save=50)
+    >>> runs.batch, runs.x.shape, tkf.observe.mean_overlap(runs).shape
+    ((3, 5), (3, 5, 50, 16, 3), (3, 5, 50))
     >>> spread = lambda beta: tkf.observe.mean_overlap(tkf.evolve(tkf.sa(beta), mu0, t=1.0, save=2).final)
     >>> jax.grad(spread)(4.0).shape, jax.vmap(spread)(jax.numpy.array([1.0, 4.0, 9.0])).shape
     ((), (3,))
@@ -120,7 +128,9 @@ def evolve(
         raise InputError(f"Unknown adjoint {adjoint!r}. {suggest(adjoint, ADJOINTS)}")
     if ensemble is not None:
         if watch is not None:
-            raise InputError("Argument `watch` follows one run, and these are many. Leave it out, or evolve one member.")
+            raise InputError(
+                "Argument `watch` follows one run, and these are many. Leave it out, or evolve one member."
+            )
         return _evolve_all(ensemble, plan, problem, max_steps, progress, provenance, began)
     if _under_transformation(problem):
         if watch is not None:
@@ -151,9 +161,7 @@ def _evolve_all(
     told, states = march_all(Slots(ensemble, plan, problem, seeds, max_steps), progress)
     told, states = ensemble.shaped((told, states))
     noise = None if provenance.noise is None else seeds.tolist()
-    how = dataclasses.replace(
-        provenance, origin=ensemble.origin, noise=noise, seconds=time.perf_counter() - began
-    )
+    how = dataclasses.replace(provenance, origin=ensemble.origin, noise=noise, seconds=time.perf_counter() - began)
     return Trajectory(states=states, flow=ensemble.spread(), provenance=how, **told)
 
 

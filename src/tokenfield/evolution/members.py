@@ -48,7 +48,9 @@ class Ensemble:
         self.many_starts = isinstance(mu0, list | tuple) or _leading(mu0) > 0
         flows, starts = _flows(flow), _starts(mu0)
         self.start = _stacked("start", starts) if self.many_starts else starts[0]
-        self.flow = _stacked("flow", [as_dtype(one, self.start.dtype) for one in flows]) if self.many_flows else flows[0]
+        self.flow = (
+            _stacked("flow", [as_dtype(one, self.start.dtype) for one in flows]) if self.many_flows else flows[0]
+        )
         self.first, self.counts = (flows[0], starts[0]), (len(flows), len(starts))
         self.batch = (len(flows),) * self.many_flows + (len(starts),) * self.many_starts
         known = [getattr(mu, "origin", None) for mu in starts]
@@ -139,7 +141,9 @@ def _unstacked(mu: AbstractMeasure) -> list[AbstractMeasure]:
     batched = {name: array for name, array in mu.arrays.items() if array.ndim > len(mu.axes[name])}
     counts = {len(array) for array in batched.values()}
     if len(counts) != 1 or 0 in counts:
-        raise InputError(f"The arrays of a batch of starts must have equal, positive lengths, but have {sorted(counts)}.")
+        raise InputError(
+            f"The arrays of a batch of starts must have equal, positive lengths, but have {sorted(counts)}."
+        )
     where = lambda mu: [getattr(mu, name) for name in batched]
     values = [np.asarray(array) for array in batched.values()]
     return [eqx.tree_at(where, mu, [jnp.asarray(array[j]) for array in values]) for j in range(counts.pop())]
@@ -156,7 +160,8 @@ def _stacked(kind: str, things: list[Any]) -> Any:
 def _refuse_unlike(kind: str, first: Any, i: int, other: Any) -> None:
     """Members of an ensemble run in one program, so that only their numbers may differ."""
     (ours, tree), (theirs, other_tree) = (jax.tree_util.tree_flatten_with_path(thing) for thing in (first, other))
-    told = f"Members of an ensemble must be alike up to their numbers, but {kind} 0 is {first!r:.90} and {kind} {i} is {other!r:.90}"
+    pair = f"{kind} 0 is {first!r:.90} and {kind} {i} is {other!r:.90}"
+    told = f"Members of an ensemble must be alike up to their numbers, but {pair}"
     advice = "Run unlike ones apart."
     if tree != other_tree:
         raise InputError(f"{told}: they have different parts. {advice}")
