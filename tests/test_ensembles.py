@@ -76,7 +76,7 @@ def test_more_members_than_slots(runs, few_slots, monkeypatch):
     def counting(fixed, walkers, states):
         before = np.array(walkers.steps)
         after = advance(fixed, walkers, states)
-        pieces.append(int(np.sum(np.asarray(after[0].steps) - before)))
+        pieces.append(int(np.sum(np.asarray(after[1].steps) - before)))
         return after
 
     monkeypatch.setattr(ensemble, "_advance", counting)
