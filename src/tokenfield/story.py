@@ -9,6 +9,7 @@ from tokenfield.attention import Unnormalized
 from tokenfield.measures import AbstractDensity, AbstractMeasure, Equiangular, Gaussian, Tokens
 from tokenfield.observe.energies import energy_beta
 from tokenfield.parameters import scheduled
+from tokenfield.status import Status
 from tokenfield.trajectory import Trajectory
 
 LARGEST_TOLD = 20_000
@@ -33,6 +34,53 @@ def story(run: Trajectory) -> str:
         told = "".join(f", {name} {seed}" for name, seed in seeds.items() if seed is not None)
         lines.append(f"  took     {how.seconds:.3g} s, {how.created}{told}")
     return "\n".join(lines)
+
+
+def story_of_many(runs: Trajectory) -> str:
+    """A few lines about a batch: how many runs of what, how they ended, what they cost."""
+    how, shape = runs.provenance, " × ".join(map(str, runs.batch))
+    first, last = (runs.member(*[i] * len(runs.batch)) for i in (0, -1))
+    lines = [
+        f"Ensemble of {shape} runs, each of {_measure(first[0])}",
+        f"  flow     {_flows(first, last)}",
+        f"  time     {float(np.min(runs.times)):g} to {float(np.max(runs.times)):.6g}, {len(runs)} states saved",
+        f"  ended    {_endings(runs)}",
+        f"  solver   {how.solver}, rtol {how.rtol:g}: {_steps(runs)}, {f'{how.summation} sums, ' if how.summation else ''}"
+        f"{runs.states.dtype}",
+    ]
+    if not runs.status.ok:
+        lines.append(f"  note     the worst: {runs.message[0].lower()}{runs.message[1:]}")
+    if math.isfinite(how.seconds):
+        lines.append(f"  took     {how.seconds:.3g} s, {how.created}")
+    return "\n".join(lines)
+
+
+def _flows(first: Trajectory, last: Trajectory) -> str:
+    told = [
+        str(run.flow).removeprefix("Flow: ") if run.flow is not None else "not one of the library"
+        for run in (first, last)
+    ]
+    return told[0] if told[0] == told[1] else f"{told[0]}; to {told[1]}"
+
+
+def _endings(runs: Trajectory) -> str:
+    """How many ended how, and those that ended early when."""
+    codes, reached = np.ravel(np.asarray(runs.code)), np.ravel(np.asarray(runs.reached))
+    told = []
+    for code in np.unique(codes):
+        times = reached[codes == code]
+        when = (
+            ""
+            if code == Status.COMPLETED
+            else f" at t = {times.min():.6g}" + (f" to {times.max():.6g}" if times.max() > times.min() else "")
+        )
+        told.append(f"{len(times)} {Status(int(code)).name.lower()}{when}")
+    return ", ".join(told)
+
+
+def _steps(runs: Trajectory) -> str:
+    steps = np.asarray(runs.steps)
+    return f"{steps.min()} to {steps.max()} steps, median {np.median(steps):g}"
 
 
 def _solver(run: Trajectory) -> str:

@@ -76,6 +76,7 @@ class Trajectory(eqx.Module):
     - `run.mergers`, `run.rescaled`: of a run that coalesces, who met when, and its times in the rescaled clock
     - `run.status`, `run.message`, `run.steps`, `run.rejected`, `run.provenance`
     - `run.to_xarray()`, `run.save(path)`, `Trajectory.load(path)`, `run.plot(path)`, `run.animate(path)`
+    - of an ensemble all arrays have its axes in front, `run.batch`; `run.member(i, j)` is one run of it
 
     >>> import tokenfield as tkf
     >>> run = tkf.evolve(tkf.kuramoto(), tkf.Tokens.uniform_sphere(n=10, d=2, seed=3), t=8.0, save=5)
@@ -208,12 +209,11 @@ class Trajectory(eqx.Module):
     # Telling
 
     def __repr__(self) -> str:
-        if check.traced(self) or self.times.ndim != 1:
-            how = "traced" if check.traced(self) else "batched"
-            return f"Trajectory({how}, times {self.times.shape}, of {type(self.states).__name__})"
-        from tokenfield.story import story
+        if check.traced(self):
+            return f"Trajectory(traced, times {self.times.shape}, of {type(self.states).__name__})"
+        from tokenfield.story import story, story_of_many
 
-        return story(self)
+        return story_of_many(self) if self.batch else story(self)
 
     # Keeping
 

@@ -57,7 +57,11 @@ def evolve(
 
     **Arguments**
 
-    - `flow`, `mu0`: what moves, from where. Under Post-LN a start is first normalized to the sphere.
+    - `flow`, `mu0`: what moves, from where. Under Post-LN a start is first normalized to the sphere. Lists of flows and of
+      starts (or one measure with a leading axis, `jax.vmap(tkf.Tokens)(xs)`) are run in all pairs, as one program with
+      bounded memory: an ensemble. Its members are alike up to their numbers. All arrays of the result have the axes of the
+      batch in front, flows before starts; a member that ends early holds its last state; `run.member(i, j)` is one run.
+      Members have noise of their own, and densities keep their number of modes (a member that would need more ends there).
     - `t`: the end time (from 0), or a pair (start, end).
     - `save`: how many states to keep, equally spaced and both ends included; "log" for 100 in equal ratios of time; or an
       increasing array of times.
@@ -93,6 +97,10 @@ def evolve(
     >>> run = tkf.evolve(tkf.sa(beta=4.0), mu0, t=10.0, save=50)
     >>> run.x.shape, run.status.name
     ((50, 16, 3), 'COMPLETED')
+    >>> betas, starts = [1.0, 4.0, 9.0], [tkf.Tokens.uniform_sphere(n=16, d=3, seed=seed) for seed in range(5)]
+    >>> runs = tkf.evolve([tkf.sa(beta) for beta in betas], starts, t=10.0, save=50)
+    >>> runs.batch, runs.x.shape, tkf.observe.mean_overlap(runs).shape
+    ((3, 5), (3, 5, 50, 16, 3), (3, 5, 50))
     >>> spread = lambda beta: tkf.observe.mean_overlap(tkf.evolve(tkf.sa(beta), mu0, t=1.0, save=2).final)
     >>> jax.grad(spread)(4.0).shape, jax.vmap(spread)(jax.numpy.array([1.0, 4.0, 9.0])).shape
     ((), (3,))

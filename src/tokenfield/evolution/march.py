@@ -100,18 +100,19 @@ def ending(code: int, worn_out: bool) -> Status:
 
 
 class Stride:
-    """How many steps make a piece of about PIECE_SECONDS, learnt from the last one: `with stride: walk(stride.piece)`."""
+    """How many steps make a piece of about PIECE_SECONDS, learnt from the last one: `with stride: walk(stride.piece)`. A
+    piece that ended before its time says how many steps it `did`."""
 
     def __init__(self) -> None:
-        self.piece, self.took, self.began = 4, 0.0, 0.0
+        self.piece, self.did, self.took, self.began = 4, 4, 0.0, 0.0
 
     def __enter__(self) -> "Stride":
-        self.began = time.perf_counter()
+        self.did, self.began = self.piece, time.perf_counter()
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.took = time.perf_counter() - self.began
-        self.piece = max(1, int(self.piece * min(4.0, max(0.25, PIECE_SECONDS / self.took))))
+        self.piece = max(1, int(self.did * min(4.0, max(0.25, PIECE_SECONDS / self.took))))
 
 
 def _tell(problem: Problem, walker: Walker, states: Array, seen: int, watch: Callable | None) -> int:

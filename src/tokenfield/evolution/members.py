@@ -36,7 +36,7 @@ class Members(eqx.Module):
 
 
 class Ensemble:
-    """All pairs of flows and starts, in the order of an array of shape `batch`. What varies waits on the host."""
+    """All pairs of flows and starts, in the order of an array of shape `batch`."""
 
     def __init__(self, flow: Any, mu0: Any):
         if check.traced((flow, mu0)) or check.traced(jnp.zeros(()) + 0.0):
@@ -150,17 +150,18 @@ def _unstacked(mu: AbstractMeasure) -> list[AbstractMeasure]:
 
 
 def _stacked(kind: str, things: list[Any]) -> Any:
-    """Things of one shape along a new axis, on the host."""
+    """Things of one shape along a new axis."""
     for i, other in enumerate(things[1:], 1):
         _refuse_unlike(kind, things[0], i, other)
     arrays, rest = zip(*(eqx.partition(thing, eqx.is_array) for thing in things), strict=True)
-    return eqx.combine(jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *arrays), rest[0])
+    return eqx.combine(jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *arrays), rest[0])
 
 
 def _refuse_unlike(kind: str, first: Any, i: int, other: Any) -> None:
     """Members of an ensemble run in one program, so that only their numbers may differ."""
     (ours, tree), (theirs, other_tree) = (jax.tree_util.tree_flatten_with_path(thing) for thing in (first, other))
-    told = f"Members of an ensemble must be alike up to their numbers, but {kind} 0 is {first!r:.90} and {kind} {i} is {other!r:.90}"
+    pair = f"{kind} 0 is {first!r:.90} and {kind} {i} is {other!r:.90}"
+    told = f"Members of an ensemble must be alike up to their numbers, but {pair}"
     advice = "Run unlike ones apart."
     if tree != other_tree:
         raise InputError(f"{told}: they have different parts. {advice}")
@@ -175,11 +176,9 @@ def _refuse_unlike(kind: str, first: Any, i: int, other: Any) -> None:
 
 
 def _pick(tree: Any, index: np.ndarray) -> Any:
-    return _arrays(lambda leaf: jnp.asarray(leaf[index]), tree)
+    return _arrays(lambda leaf: jnp.asarray(np.asarray(leaf)[index]), tree)
 
 
 def _arrays(function: Callable, tree: Any) -> Any:
     """`function` of the arrays of a tree; what is not an array stays."""
-    return jax.tree.map(
-        lambda leaf: function(leaf) if eqx.is_array_like(leaf) and hasattr(leaf, "shape") else leaf, tree
-    )
+    return jax.tree.map(lambda leaf: function(leaf) if eqx.is_array(leaf) else leaf, tree)

@@ -82,14 +82,14 @@ def attempt(p: Problem, now: Walker) -> Step:
     keep, t, tnext, jumped, control_state, controlled = p.control.adapt_step_size(
         now.t, now.tnext, now.y, y, now.memory, error, _error_order(p), now.control_state
     )
-    keep = keep & (solved == dfx.RESULTS.successful)
+    keep = jnp.asarray(keep) & (solved == dfx.RESULTS.successful)
     kept = lambda new, old: jax.tree.map(lambda a, b: jnp.where(keep, a, b), new, old)
     y, t = kept(y, now.y), kept(t, now.t)
     return Step(
         keep=keep,
         t=t,
         y=y,
-        tnext=tnext,
+        tnext=jnp.asarray(tnext),
         jumped=kept(jnp.asarray(jumped), now.jumped),
         solver_state=kept(solver_state, now.solver_state),
         control_state=control_state,
