@@ -96,12 +96,18 @@ class Flow(eqx.Module):
         """Times at which the flow changes abruptly."""
         return self.normalization.jumps() + [part.jumps for part in scheduled(self) if isinstance(part, PerLayer)]
 
+    @property
+    def rotates(self) -> bool:
+        """Whether the flow commutes with rotations, so that it never leaves the span of its tokens."""
+        plain = self.mlp is None and self.kappa is None
+        return plain and self.normalization.isotropic and self.attention.isotropic
+
     def sums(
         self, mu: Tokens, points: Points, summation: Any, tolerance: float, *, run: bool = False
     ) -> AbstractSummation:
         """The summation that serves this flow on these tokens, at query points or (None) at the tokens themselves, with
         an error of at most `tolerance` in every row. `run`: for a whole run, which may go on in other coordinates."""
-        isotropic = run and self.normalization.isotropic and self.mlp is None and self.kappa is None
+        isotropic = run and self.rotates
         turning = isinstance(self.normalization, Rescaled) and getattr(self.attention, "A", None) is not None
         unit = self.normalization.reads_directions
         request = requested(self.attention, mu, points, tolerance, unit=unit, isotropic=isotropic)

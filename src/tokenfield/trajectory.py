@@ -39,6 +39,7 @@ class Provenance:
     noise: Any = None
     coalesce: float | None = None
     clock: str = "linear"
+    accuracy: float | None = None
     seconds: float = float("nan")
     created: str = dataclasses.field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

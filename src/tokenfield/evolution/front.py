@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,19 +13,22 @@ import numpy as np
 from tokenfield import _checks as check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
+from tokenfield.evolution.accuracy import reached_accuracy
 from tokenfield.evolution.clocks import Clock, clock_named, log_times
 from tokenfield.evolution.coalescing import Coalescing
 from tokenfield.evolution.diffeq import ADJOINTS, solve
 from tokenfield.evolution.ensemble import Slots, march_all
 from tokenfield.evolution.members import Ensemble, seeds_of
 from tokenfield.evolution.noise import NoisyParticles
+from tokenfield.evolution.particles import Particles
 from tokenfield.evolution.plan import Plan, begin, motion_of
 from tokenfield.evolution.problem import Problem
 from tokenfield.evolution.solvers import solver_name
+from tokenfield.evolution.until import sees_no_axes
 from tokenfield.evolution.walk import walk
 from tokenfield.flow import Flow, refuse_non_measures
 from tokenfield.measures import Tokens
-from tokenfield.summation import Sharded
+from tokenfield.summation import Sharded, Span
 from tokenfield.trajectory import Provenance, Trajectory
 
 
@@ -107,7 +111,11 @@ def evolve(
     """
     began = time.perf_counter()
     ensemble = Ensemble(flow, mu0) if Ensemble.asked(flow, mu0) else None
-    flow, mu0 = (flow, mu0) if ensemble is None else ensemble.first
+    if ensemble is not None:
+        if summation == "span" or (summation is None and devices is None and ensemble.spans(until)):
+            ensemble, summation = ensemble.turned() if ensemble.spans(until) else ensemble, "dense"
+        flow, mu0 = ensemble.first
+        summation = "dense" if summation is None else summation  # members are alike, whatever their numbers
     if not isinstance(flow, Flow):
         raise InputError(
             f"evolve(flow, mu0, t) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
@@ -174,6 +182,9 @@ def evolve(
         told = dataclasses.replace(provenance, clock=clock)
         return _evolve_merging(flow, motion, plan, radius, summation, max_steps, progress, watch, told, began)
     times, states, reached, status, steps, accepted = walk(problem, max_steps, progress, watch)
+    if isinstance(motion, Particles):
+        final, sums = states.take(len(times) - 1), motion.summation
+        provenance = dataclasses.replace(provenance, accuracy=reached_accuracy(flow, final, times[-1], sums))
     took = provenance.after(time.perf_counter() - began)
     return Trajectory(times, states, flow, reached, status, steps, accepted, took)
 
@@ -191,21 +202,25 @@ def _evolve_merging(
     began: float,
 ) -> Trajectory:
     """The run of tokens that become one where they meet."""
-    start = motion.flow.settle(motion.measure(motion.first))
+    blind = motion.basis is None or sees_no_axes(plan.until)
+    start = motion.start if blind else motion.measure(motion.first)
+    basis, summation = (motion.basis, "dense") if isinstance(motion.summation, Span) and blind else (None, summation)
     ends = np.array([float(plan.t0), float(plan.t1)])
     clock = Clock(how.clock, motion.flow, ends, np.asarray(plan.ts), np.asarray(start.x))
     work = Coalescing(motion.flow, start, plan, clock, radius, summation, max_steps)
     status = work.run(progress, watch)
-    times = np.concatenate(work.times)
+    times, states = np.concatenate(work.times), work.tokens()
     return Trajectory(
         jnp.asarray(times, plan.ts.dtype),
-        work.tokens(),
+        states if basis is None else eqx.tree_at(lambda mu: mu.x, states, states.x @ basis),
         flow,
         jnp.asarray(clock.t, plan.ts.dtype),
         jnp.asarray(int(status)),
         jnp.asarray(work.steps),
         jnp.asarray(work.accepted),
-        dataclasses.replace(how, summation=work.told, coalesce=radius, seconds=time.perf_counter() - began),
+        dataclasses.replace(
+            how, summation=work.told if basis is None else "span", coalesce=radius, seconds=time.perf_counter() - began
+        ),
         mergers=work.ledger.mergers(),
         rescaled=None if clock.coupling is None else jnp.asarray(np.concatenate(work.rescaled), plan.ts.dtype),
     )
@@ -244,9 +259,12 @@ def _evolve_all(
     if plan.step is not None:
         plan = dataclasses.replace(plan, step=jnp.asarray(plan.step, plan.ts.dtype))
     told, states = march_all(Slots(ensemble, plan, problem, seeds, max_steps), progress)
-    told, states = ensemble.shaped((told, states))
+    told, states = ensemble.shaped((told, ensemble.turned_back(states)))
     noise = None if provenance.noise is None else seeds.tolist()
-    how = dataclasses.replace(provenance, origin=ensemble.origin, noise=noise, seconds=time.perf_counter() - began)
+    sums = provenance.summation if ensemble.basis is None else "span"
+    how = dataclasses.replace(
+        provenance, summation=sums, origin=ensemble.origin, noise=noise, seconds=time.perf_counter() - began
+    )
     return Trajectory(states=states, flow=ensemble.spread(), provenance=how, **told)
 
 

@@ -1,5 +1,6 @@
 """Who takes part in an ensemble: every flow with every start, all alike in shape."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from tokenfield import _checks as check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError
 from tokenfield.evolution.plan import Plan
+from tokenfield.evolution.until import sees_no_axes
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractMeasure, Gaussian, Tokens
 
@@ -55,7 +57,32 @@ class Ensemble:
         self.batch = (len(flows),) * self.many_flows + (len(starts),) * self.many_starts
         known = [getattr(mu, "origin", None) for mu in starts]
         self.origin = {"starts": known} if self.many_starts else known[0]
+        self.basis: np.ndarray | None = None
         self._refuse_bad_values(flows)
+
+    def spans(self, until: Any) -> bool:
+        """Whether members may be moved in coordinates of their tokens' span: fewer tokens than dimensions, flows that
+        commute with rotations, and a stop condition that does not see any."""
+        flow, mu = self.first
+        return sees_no_axes(until) and isinstance(mu, Tokens) and mu.n < mu.d and flow.rotates
+
+    def turned(self) -> "Ensemble":
+        """The same members in these coordinates."""
+        x = np.asarray(self.start.x)
+        basis, triangle = np.linalg.qr(np.swapaxes(x, -1, -2))
+        other = copy.copy(self)
+        other.basis = np.swapaxes(basis, -1, -2)
+        other.start = eqx.tree_at(lambda mu: mu.x, self.start, np.swapaxes(triangle, -1, -2))
+        other.first = self.first[0], other.start if not self.many_starts else _pick(other.start, np.asarray(0))
+        return other
+
+    def turned_back(self, states: Any) -> Any:
+        """States of all members in the coordinates that they came in."""
+        if self.basis is None:
+            return states
+        which = np.arange(len(self)) % self.counts[1]
+        basis = jnp.asarray(self.basis[which][:, None] if self.many_starts else self.basis)
+        return eqx.tree_at(lambda mu: mu.x, states, states.x @ basis)
 
     @staticmethod
     def asked(flow: Any, mu0: Any) -> bool:

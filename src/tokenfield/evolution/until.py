@@ -27,6 +27,11 @@ class Collapsed(eqx.Module):
         return mu.spread < self.radius
 
 
+def sees_no_axes(until: Any) -> bool:
+    """Whether a stop condition is known to be the same in rotated coordinates."""
+    return until is None or until is collapsed or isinstance(until, Collapsed)
+
+
 def collapsed(t: Float[Array, ""], mu: AbstractMeasure) -> Bool[Array, ""]:
     """`until=collapsed`: stop when every token lies within 1e-3 of the mean. `Collapsed(radius)` for another radius."""
     return Collapsed()(t, mu)
