@@ -295,7 +295,7 @@ def requested(
         queries=mu.n if x is None else len(x),
         tolerance=tolerance,
         dtype=mu.dtype,
-        scores=None if check.batched((mu, x)) else attention.scores(mu.d),
+        scores=None if mu.d > 3 or check.batched((mu, x)) else attention.scores(mu.d),
         unit=unit,
         isotropic=isotropic and known and x is None and attention.isotropic,
         points=seen,

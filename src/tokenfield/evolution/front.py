@@ -149,6 +149,7 @@ def evolve(
         rtol=rtol,
         atol=atol,
         summation=motion.sums,
+        clock=clock,
         origin=getattr(mu0, "origin", None),
         noise=int(seed) if isinstance(motion, NoisyParticles) and not check.traced(seed) else None,
     )
@@ -179,8 +180,7 @@ def evolve(
             solved.times, states, flow, solved.reached, solved.status, solved.steps, solved.accepted, provenance
         )
     if radius is not None:
-        told = dataclasses.replace(provenance, clock=clock)
-        return _evolve_merging(flow, motion, plan, radius, summation, max_steps, progress, watch, told, began)
+        return _evolve_merging(flow, motion, plan, radius, summation, max_steps, progress, watch, provenance, began)
     times, states, reached, status, steps, accepted = walk(problem, max_steps, progress, watch)
     if isinstance(motion, Particles):
         final, sums = states.take(len(times) - 1), motion.summation
@@ -209,7 +209,7 @@ def _evolve_merging(
     clock = Clock(how.clock, motion.flow, ends, np.asarray(plan.ts), np.asarray(start.x))
     work = Coalescing(motion.flow, start, plan, clock, radius, summation, max_steps)
     status = work.run(progress, watch)
-    times, states = np.concatenate(work.times), work.tokens()
+    times, states, told = np.concatenate(work.times), work.tokens(), work.told if basis is None else "span"
     return Trajectory(
         jnp.asarray(times, plan.ts.dtype),
         states if basis is None else eqx.tree_at(lambda mu: mu.x, states, states.x @ basis),
@@ -218,9 +218,7 @@ def _evolve_merging(
         jnp.asarray(int(status)),
         jnp.asarray(work.steps),
         jnp.asarray(work.accepted),
-        dataclasses.replace(
-            how, summation=work.told if basis is None else "span", coalesce=radius, seconds=time.perf_counter() - began
-        ),
+        dataclasses.replace(how, summation=told, coalesce=radius, seconds=time.perf_counter() - began),
         mergers=work.ledger.mergers(),
         rescaled=None if clock.coupling is None else jnp.asarray(np.concatenate(work.rescaled), plan.ts.dtype),
     )

@@ -89,6 +89,8 @@ def _why_not(name: str, r: Request) -> str | None:
         return None
     if name == "span":
         return None if r.isotropic and r.n < r.d else _NO_SPAN
+    if r.d > 3:
+        return "it needs d ≤ 3"
     if r.scores is None:
         return "it sums exponentials of inner products, with parameters that are known when the run begins and do not change"
     if name == "euclidean":
@@ -113,8 +115,8 @@ _NO_SPAN = (
 
 
 def _why_not_euclidean(r: Request) -> str | None:
-    root = _root(r)
-    if r.d > 3 or r.unit or root is None:
+    root = None if r.d > 3 or r.unit else _root(r)
+    if root is None:
         return "it needs d ≤ 3 and one symmetric positive definite KᵀQ"
     if r.points is None:
         return "it needs to know where tokens are"

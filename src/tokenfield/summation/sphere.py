@@ -77,7 +77,7 @@ def _angles(x: Float[Array, "n 3"]) -> tuple[Float[Array, " n"], Float[Array, " 
     return angle(jnp.stack([x[:, 2], s], axis=1)), angle(x[:, :2])
 
 
-def _fold(c: Complex[Array, "b k m"], degree: int) -> Complex[Array, "2 m k cols"]:
+def _fold(c: Complex[Array, "b k m"], degree: int) -> Complex[Array, "2 orders half cols"]:
     """Σ f cos kθ e^{-imφ} for even m and Σ f sin kθ e^{-imφ} for odd m, by parity of k, then |m|; both signs of m and
     all charges side by side."""
     positive, negative = c[:, degree:], c[:, degree::-1]  # k = 0, 1, ..., and 0, -1, ...
@@ -87,7 +87,7 @@ def _fold(c: Complex[Array, "b k m"], degree: int) -> Complex[Array, "2 m k cols
     return both.reshape(b, k // 2, 2, m, 2).transpose(2, 3, 1, 0, 4).reshape(2, m, k // 2, 2 * b)
 
 
-def _unfold(u: Complex[Array, "2 m k cols"], shape: tuple[int, ...]) -> Complex[Array, "b k m"]:
+def _unfold(u: Complex[Array, "2 orders half cols"], shape: tuple[int, ...]) -> Complex[Array, "b k m"]:
     """The coefficients of e^{i(kθ + mφ)} of series in cos kθ or sin kθ; the transpose of `_fold`, up to signs."""
     (b, count, _), (_, m, half, _) = shape, u.shape
     both = u.reshape(2, m, half, b, 2).transpose(3, 2, 0, 1, 4).reshape(b, 2 * half, m, 2)

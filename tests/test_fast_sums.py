@@ -1,0 +1,295 @@
+"""Sums in O(n) against the dense ones, and against another library's transforms; and who is chosen when."""
+
+import ducc0
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special as sp
+
+import tokenfield as tkf
+from tokenfield.errors import InputError
+from tokenfield.observe import clustering
+from tokenfield.summation import Circle, Dense, Euclidean, Request, Span, Sphere, choose
+from tokenfield.summation.spectral import coarse
+
+
+def directions(n, d, seed=0):
+    x = np.random.default_rng(seed).normal(size=(n, d))
+    return jnp.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
+
+
+def fast(summation, *arguments, **more):
+    return eqx.filter_jit(lambda s, a, m: s.exponential(*a, **m))(summation, arguments, more)
+
+
+def same_sums(ours, dense, tolerance):
+    """Every row relative to its own total, whatever the shifts."""
+    lift = jnp.exp(ours.shift - dense.shift)
+    total = np.max(abs(ours.total * lift / dense.total - 1))
+    weighted = np.max(abs(ours.average - dense.average))
+    assert total < tolerance and weighted < tolerance, (total, weighted)
+
+
+@pytest.mark.parametrize(("kind", "d"), [(Circle, 2), (Sphere, 3)])
+@pytest.mark.parametrize("beta", [0.0, 1.0, -9.0, 100.0, 1000.0])
+def test_sums_on_the_sphere(kind, d, beta):
+    """Weights, queries apart from tokens, any number of values, a bias on the keys; keys of another length."""
+    rng = np.random.default_rng(1)
+    q, k, v = beta / 2 * directions(150, d, 1), 2.0 * directions(300, d, 2), jnp.asarray(rng.normal(size=(300, 3)))
+    w = jnp.asarray(rng.dirichlet(np.ones(300)))
+    bias = jnp.asarray(rng.uniform(-2, 5, size=300))
+    same_sums(fast(kind(abs(beta)), q, k, v, w, bias=bias), Dense().exponential(q, k, v, w, bias=bias), 1e-9)
+
+
+@pytest.mark.parametrize("beta", [1.0, 9.0, 100.0])
+def test_transforms_are_exact_to_rounding(beta):
+    """Without the guard: the error is a share of all mass, and that share is at most what the guard counts with."""
+    for kind, d in ((Circle, 2), (Sphere, 3)):
+        x, w = directions(2000, d), jnp.full(2000, 1 / 2000)
+        summation = kind(beta)
+        precision, δ = summation.errors(summation.modes, x.dtype)
+        ours, mass, _ = summation._fast(beta * x, x, x, w, None, precision)
+        dense = Dense().exponential(beta * x, x, x, w)
+        lift = jnp.exp(dense.shift - ours.shift)
+        error = max(
+            np.max(abs(ours.total - dense.total * lift)), np.max(abs(ours.weighted - dense.weighted * lift[:, None]))
+        )
+        assert error < δ * float(mass)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_sums_in_space(d):
+    """A symmetric positive definite A; a bias that makes it L2 attention, where nothing outshines anything."""
+    rng = np.random.default_rng(d)
+    x, y = (jnp.asarray(0.7 * rng.normal(size=(n, d))) for n in (200, 300))
+    w = jnp.asarray(rng.dirichlet(np.ones(300)))
+    M = rng.normal(size=(d, d))
+    A = M @ M.T / d + np.eye(d)
+    values, vectors = np.linalg.eigh(A)
+    summation = Euclidean((vectors * np.sqrt(values)) @ vectors.T, 20.0, d, tolerance=1e-7)
+    for bias in (None, -0.5 * jnp.sum((y @ A.T) * y, axis=1)):
+        same_sums(fast(summation, x @ A.T, y, y, w, bias=bias), Dense().exponential(x @ A.T, y, y, w, bias=bias), 1e-7)
+    far = 10 * y  # beyond the series: dense, not wrong
+    same_sums(fast(summation, x @ A.T, far, y, w), Dense().exponential(x @ A.T, far, y, w), 1e-12)
+
+
+def lonely_beside_a_cluster(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    cluster = np.eye(d)[0] + 1e-3 * rng.normal(size=(n, d))
+    x = np.concatenate([cluster, rng.normal(size=(60, d))])
+    return jnp.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
+
+
+def guarded_error(kind, d, beta, n, tolerance):
+    """The largest error of a velocity among some of the cluster and all who are lonely; with and without the guard."""
+    x = lonely_beside_a_cluster(n, d)
+    w, summation = jnp.full(n + 60, 1 / (n + 60)), kind(beta, tolerance)
+    rows = jnp.concatenate([jnp.arange(0, n, n // 50), jnp.arange(n, n + 60)])
+    exact = Dense().exponential(beta * x[rows], x, x, w).average
+    across = lambda a: a - jnp.sum(a * x[rows], axis=1, keepdims=True) * x[rows]
+    guarded = fast(summation, beta * x, x, x, w).average[rows]
+    bare = summation._fast(beta * x, x, x, w, None, 1e-14)[0].average[rows]
+    return [float(np.max(abs(across(found - exact)))) for found in (guarded, bare)]
+
+
+@pytest.mark.parametrize("beta", [9.0, 100.0, 1000.0])
+def test_a_million_beside_sixty(beta):
+    """Lonely tokens see 1e-6 of all mass; the guard sums their rows densely."""
+    guarded, _ = guarded_error(Circle, 2, beta, 10**6, 1e-9)
+    assert guarded < 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beta", [9.0, 100.0, 1000.0])
+def test_a_million_beside_sixty_on_the_sphere(beta):
+    guarded, _ = guarded_error(Sphere, 3, beta, 10**6, 1e-9)
+    assert guarded < 1e-9
+
+
+@pytest.mark.parametrize(("kind", "d"), [(Circle, 2), (Sphere, 3)])
+def test_the_guard_is_needed(kind, d):
+    """At a tolerance that transforms alone miss for lonely tokens, guarded rows meet it."""
+    guarded, bare = guarded_error(kind, d, 100.0, 20_000, 2e-13)
+    assert guarded < 2e-13 < bare
+
+
+def ducc_circle(θ, beta):
+    """ẋ on the circle from ducc0's transforms: imaginary over real part of one series."""
+    k = np.arange(-80, 81)
+    common = dict(coord=θ[:, None], epsilon=1e-13, nthreads=1, periodicity=2 * np.pi, fft_order=False)
+    c = ducc0.nufft.nu2u(points=np.ones(len(θ), complex), forward=True, out=np.zeros(161, complex), **common)
+    r = ducc0.nufft.u2nu(grid=c * sp.ive(abs(k), beta) * (1 - k / beta), forward=False, **common)
+    return r.imag / r.real
+
+
+def ducc_sphere(x, beta, degree=60):
+    """∇ log of the kernel sum over β, from ducc0's spherical harmonics at scattered points."""
+    l = np.concatenate([np.arange(m, degree + 1) for m in range(degree + 1)])
+    factor = 4 * np.pi * np.sqrt(np.pi / (2 * beta)) * sp.ive(np.arange(degree + 1) + 0.5, beta)
+    θ, φ = np.arctan2(np.hypot(x[:, 0], x[:, 1]), x[:, 2]), np.arctan2(x[:, 1], x[:, 0]) % (2 * np.pi)
+    common = dict(lmax=degree, loc=np.stack([θ, φ], 1), epsilon=1e-13, nthreads=1)
+    alm = ducc0.sht.adjoint_synthesis_general(map=np.ones((1, len(x))), spin=0, **common) * factor[l]
+    total = ducc0.sht.synthesis_general(alm=alm, spin=0, **common)[0]
+    g = ducc0.sht.synthesis_general(alm=alm * np.sqrt(l * (l + 1.0)), spin=1, mode="GRAD_ONLY", **common)
+    e_θ = np.stack([np.cos(θ) * np.cos(φ), np.cos(θ) * np.sin(φ), -np.sin(θ)], 1)
+    e_φ = np.stack([-np.sin(φ), np.cos(φ), 0 * φ], 1)
+    return (g[0][:, None] * e_θ + g[1][:, None] * e_φ) / (beta * total[:, None])
+
+
+def test_another_library_agrees():
+    for d, other in ((2, None), (3, ducc_sphere)):
+        mu = tkf.Tokens.uniform_sphere(3000, d, seed=4)
+        x = np.asarray(mu.x)
+        if other is None:
+            speed = ducc_circle(np.arctan2(x[:, 1], x[:, 0]), 9.0)
+            theirs = speed[:, None] * np.stack([-x[:, 1], x[:, 0]], axis=1)
+        else:
+            theirs = other(x, 9.0)
+        ours = tkf.velocity(tkf.sa(9.0), mu, summation="circle" if d == 2 else "sphere")
+        assert np.max(abs(ours - theirs)) < 1e-12
+
+
+R = np.array([[np.cos(0.7), -np.sin(0.7)], [np.sin(0.7), np.cos(0.7)]])
+FLOWS = {
+    "usa": tkf.usa(9.0),
+    "rotated": tkf.sa(4.0, Q=R, K=2.0, V=[[0.0, 1.0], [-1.0, 0.3]]),
+    "l2 and heads": tkf.Flow(tkf.MultiHead([tkf.L2(3.0), tkf.Softmax(-2.0, V=-1.0), tkf.MeanShift(5.0)]), tkf.PreLN()),
+    "reweighted": tkf.Flow(tkf.Unnormalized(2.0), tkf.NGPT(), reweighting=tkf.FisherRao(1.0)),
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_every_exponential_kernel_on_the_circle(name):
+    flow, mu = FLOWS[name], tkf.Tokens.uniform_sphere(400, 2, seed=5)
+    fast, dense = (tkf.velocity(flow, mu, summation=how) for how in ("circle", "dense"))
+    assert np.max(abs(fast - dense)) < 1e-11 * max(1.0, float(np.max(abs(dense))))
+    points = directions(7, 2, seed=6)
+    fast, dense = (tkf.velocity(flow, mu, points, summation=how) for how in ("circle", "dense"))
+    assert np.max(abs(fast - dense)) < 1e-11 * max(1.0, float(np.max(abs(dense))))
+
+
+@pytest.mark.parametrize(("kind", "d"), [(Circle, 2), (Sphere, 3)])
+def test_derivatives(kind, d):
+    """In tokens and in β, backward and forward."""
+    x, w = directions(120, d, 3), jnp.full(120, 1 / 120)
+    targets = jnp.asarray(np.random.default_rng(2).normal(size=(120, d)))
+
+    def score(summation):
+        return lambda x, beta: jnp.sum(targets * summation.exponential(beta * x, x, x, w).average)
+
+    ours, dense = (jax.jit(jax.grad(score(s), argnums=(0, 1)))(x, 9.0) for s in (kind(12.0), Dense()))
+    across = lambda g: g - jnp.sum(g * x, axis=1, keepdims=True) * x  # off the sphere the two mean different things
+    assert np.max(abs(across(ours[0] - dense[0]))) < 1e-10
+    assert abs(ours[1] - dense[1]) < 1e-10
+    turn = lambda s: jax.jit(lambda b: jax.jvp(lambda b: score(s)(x, b), (b,), (1.0,))[1])(9.0)
+    assert abs(turn(kind(12.0)) - turn(Dense())) < 1e-10
+
+
+@pytest.mark.slow
+def test_inside_one_differentiable_solve():
+    mu = tkf.Tokens.uniform_sphere(60, 2, seed=1)
+    end = lambda how: lambda beta: tkf.evolve(tkf.sa(beta), mu, t=1.0, save=2, summation=how).x[-1, 0, 0]
+    ours, dense = (jax.jit(jax.value_and_grad(end(how)))(4.0) for how in (Circle(5.0), "dense"))
+    assert abs(ours[0] - dense[0]) < 1e-9 and abs(ours[1] - dense[1]) < 1e-8
+
+
+def request(n=50_000, d=2, beta=9.0, unit=True, tolerance=1e-7, **more):
+    Q = beta * np.eye(d)
+    return Request(
+        n=n, d=d, queries=n, tolerance=tolerance, dtype=jnp.float64, scores=[(Q, np.eye(d))], unit=unit, **more
+    )
+
+
+def test_choice_by_size_dimension_kernel_and_tolerance():
+    assert isinstance(choose(None, request()), Circle)
+    assert isinstance(choose(None, request(d=3)), Sphere)
+    assert isinstance(choose(None, request(n=100)), Dense)
+    assert isinstance(choose(None, request(n=500, d=3)), Dense)
+    assert isinstance(choose(None, request(d=4)), Dense)
+    assert isinstance(choose(None, request(unit=False)), Dense)
+    assert isinstance(choose(None, request(tolerance=1e-14)), Dense)
+    assert isinstance(choose(None, request(d=3, beta=1e5)), Dense)
+    assert isinstance(choose(None, request(n=32, d=1024, isotropic=True)), Span)
+    points = np.random.default_rng(0).normal(size=(50_000, 2))
+    assert isinstance(choose(None, request(beta=0.5, unit=False, points=points)), Euclidean)
+    assert isinstance(choose(None, request(beta=0.5, unit=False, points=100 * points)), Dense)
+    assert isinstance(choose("dense", request()), Dense)
+
+
+def test_neighbouring_temperatures_share_a_program():
+    assert len({coarse(float(modes)) for modes in range(50, 501)}) < 32
+    assert all(modes <= coarse(float(modes)) <= 1.15 * modes + 4 for modes in range(1, 2000))
+
+
+@pytest.mark.parametrize(
+    ("flow", "mu", "name", "why"),
+    [
+        (tkf.sa(1.0), tkf.Tokens.uniform_sphere(9, 3), "circle", "unit vectors"),
+        (tkf.sa(1.0, Q=[[1.0, 0.0], [0.0, 2.0]]), tkf.Tokens.uniform_sphere(9, 2), "circle", "multiples of rotations"),
+        (
+            tkf.Flow(tkf.ReLU(), tkf.PostLN()),
+            tkf.Tokens.uniform_sphere(9, 2),
+            "circle",
+            "exponentials of inner products",
+        ),
+        (tkf.sa(lambda t: 1.0 + t), tkf.Tokens.uniform_sphere(9, 2), "circle", "do not change"),
+        (tkf.sa(1e6), tkf.Tokens.uniform_sphere(9, 3), "sphere", "degrees"),
+        (tkf.Flow(tkf.Softmax(1.0, V=-1.0)), tkf.Tokens.gaussian(9, 4), "euclidean", "d ≤ 3"),
+        (tkf.sa(1.0, kappa=2.0), tkf.Tokens.uniform_sphere(3, 9), "span", "noise"),
+        (tkf.sa(1.0), tkf.Tokens.uniform_sphere(9, 2), "spin", "Unknown summation"),
+    ],
+)
+def test_refusals(flow, mu, name, why):
+    with pytest.raises(InputError, match=why):
+        tkf.evolve(flow, mu, t=1.0, summation=name)
+
+
+def test_runs_tell_their_sums_and_what_they_reached():
+    mu = tkf.Tokens.uniform_sphere(300, 2, seed=0)
+    run, dense = (tkf.evolve(tkf.sa(20.0), mu, t=1.0, save=3, summation=how) for how in ("circle", "dense"))
+    assert "circle sums with 52 modes" in repr(run) and "dense sums" in repr(dense)
+    assert run.provenance.accuracy < 1e-12 and "agree with dense sums in float64" in repr(run)
+    assert dense.provenance.accuracy is None
+    assert np.max(abs(run.x - dense.x)) < 1e-11
+
+
+def test_span():
+    """Fewer tokens than dimensions: the same run, in fewer numbers; and whatever would leave the span does not use it."""
+    mu = tkf.Tokens.uniform_sphere(6, 40, seed=0)
+    flow = tkf.Flow(tkf.Causal(tkf.Softmax(4.0)), tkf.PreLN())
+    run, dense = (tkf.evolve(flow, mu, t=2.0, save=3, summation=how) for how in (None, "dense"))
+    assert run.provenance.summation == "span" and dense.provenance.summation == "dense"
+    assert np.max(abs(run.x - dense.x)) < 1e-12
+    V = np.eye(40)
+    for flow in (
+        tkf.sa(4.0, V=V),
+        tkf.Flow(tkf.Causal(tkf.Softmax(), rotary=5.0)),
+        tkf.Flow(tkf.Softmax(), mlp=tkf.MLP()),
+    ):
+        assert not flow.rotates
+
+
+def test_float32_end_to_end():
+    x = np.asarray(tkf.Tokens.uniform_sphere(300, 2, seed=0).x, np.float32)
+    for how in ("dense", "circle"):
+        run = tkf.evolve(tkf.sa(9.0), tkf.Tokens(x), t=2.0, save=3, summation=how)
+        assert run.x.dtype == jnp.float32 and run.times.dtype == jnp.float32
+        assert 1e-9 < run.provenance.accuracy < 2e-6 and "float32" in repr(run)
+
+
+def test_energy_by_fast_sums():
+    mu = tkf.Tokens.uniform_sphere(3000, 2, seed=2)
+    exact = Dense().exponential(20.0 * mu.x, mu.x, mu.x, mu.w)
+    expected = float(jnp.sum(mu.w * exact.total * jnp.exp(exact.shift - 20.0))) / 40
+    assert abs(float(tkf.observe.energy(mu, 20.0, scaled=True)) / expected - 1) < 1e-12
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_clusters_of_many_tokens(d):
+    """Links through cells are the links of all pairs."""
+    p = np.random.default_rng(d).normal(size=(1500, d))
+    for reach in (1e-3, 0.01, 0.04, 0.2):
+        pairs, cells = clustering._linked(p, reach), clustering._linked_by_cells(p, reach)
+        assert len(set(zip(pairs, cells, strict=True))) == pairs.max() + 1 == cells.max() + 1
