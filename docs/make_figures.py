@@ -65,6 +65,22 @@ def convergence() -> None:
     figure.savefig(IMAGES / "convergence.png", dpi=110)
 
 
+def speed() -> None:
+    """Many tokens, and late times."""
+    import tokenfield as tkf
+
+    for n, d, end, name in ((1_000_000, 2, 18.0, "million"), (100_000, 3, 16.0, "many_on_sphere")):
+        run = tkf.evolve(tkf.sa(20.0), tkf.Tokens.uniform_sphere(n, d, seed=0), t=end, save=37, progress=True)
+        print(run)
+        run.plot(IMAGES / f"{name}.png")
+    start = tkf.Tokens(np.random.default_rng(1).normal(size=(100, 2)))
+    tkf.evolve(tkf.sa(9.0), start, t=1e10, coalesce=1e-5, clock="log", save=300).plot(IMAGES / "late.png")
+    θ = 0.5 * np.array([0, 0.5, 2, 4, 7]) * np.log(2000) / np.sqrt(2000)
+    start = tkf.Tokens(np.stack([np.cos(θ), np.sin(θ)], axis=1))
+    run = tkf.evolve(tkf.usa(4000.0, scaled=True), start, t=1e140, coalesce=1e-4, clock="log", save=400)
+    run.plot(IMAGES / "staircase.png")
+
+
 def measures() -> None:
     """One run of every measure beyond tokens."""
     import tokenfield as tkf
@@ -117,6 +133,6 @@ def bifurcation() -> None:
 
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
-    drawings = {f.__name__: f for f in (first, convergence, measures, spectral, bifurcation)}
+    drawings = {f.__name__: f for f in (first, convergence, speed, measures, spectral, bifurcation)}
     for name in sys.argv[1:] or drawings:
         drawings[name]()

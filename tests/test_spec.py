@@ -66,6 +66,14 @@ def test_overrides(write):
     assert spec.time.save == [0, 1.5] and spec.time.solver == "dopri8" and spec.output.animation
 
 
+def test_coalescing_to_late_times(write):
+    changes = ["time.coalesce=1e-5", "time.end=1e20", "time.spacing=log", "time.save=9", "time.summation=dense"]
+    run = Spec.load(write(GOOD), changes).run()
+    assert float(run.times[-1]) == 1e20 and run.mergers is not None and run.provenance.clock == "log"
+    with pytest.raises(SpecError, match="unknown summation"):
+        Spec.load(write(GOOD), ["time.summation=circel"])
+
+
 def test_log_spacing_and_until(write):
     run = Spec.load(write(GOOD), ["time.spacing=log", "time.end=1000", "time.until=collapsed"]).run()
     assert run.status is tkf.Status.STOPPED

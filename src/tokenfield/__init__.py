@@ -56,7 +56,7 @@ _HOME = {
     "tokenfield.blocks": ["FisherRao", "MLP"],
     "tokenfield.summation": ["Dense"],
     "tokenfield.flow": ["Flow", "krause", "kuramoto", "mean_shift", "sa", "usa", "velocity"],
-    "tokenfield.evolution": ["Collapsed", "collapsed", "evolve", "layers"],
+    "tokenfield.evolution": ["Collapsed", "collapsed", "evolve", "layers", "log_times"],
     "tokenfield.status": ["Status"],
     "tokenfield.theory": ["long_context"],
     "tokenfield.bifurcation": ["stationary"],
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from tokenfield.evolution import collapsed as collapsed
     from tokenfield.evolution import evolve as evolve
     from tokenfield.evolution import layers as layers
+    from tokenfield.evolution import log_times as log_times
     from tokenfield.flow import Flow as Flow
     from tokenfield.flow import krause as krause
     from tokenfield.flow import kuramoto as kuramoto

@@ -202,6 +202,7 @@ class Trajectory(eqx.Module):
             rtol=how.rtol,
             atol=how.atol,
             max_steps=100_000 + 2 * int(self.steps),
+            coalesce=how.coalesce,
         )
         if not again.status.ok:
             raise InputError(f"The state at t = {t:g} could not be computed: {again.message}")

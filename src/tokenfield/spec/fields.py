@@ -51,7 +51,7 @@ class Time(Section):
     end: Real
     start: Real = 0.0
     save: Annotated[Whole, pydantic.Field(ge=1)] | list[Real] = 200
-    spacing: Literal["linear", "log"] = "linear"
+    spacing: Literal["linear", "log", "rescaled"] = "linear"
     until: Literal["collapsed"] | None = None
     solver: str | None = None
     rtol: Annotated[Real, pydantic.Field(gt=0)] | None = None
@@ -59,6 +59,17 @@ class Time(Section):
     max_steps: Annotated[Whole, pydantic.Field(ge=1)] = 100_000
     step: Annotated[Real, pydantic.Field(gt=0)] | None = None
     seed: Annotated[Whole, pydantic.Field(ge=0)] = 0
+    coalesce: Annotated[Real, pydantic.Field(gt=0)] | None = None
+    summation: str | None = None
+
+    @pydantic.field_validator("summation")
+    @classmethod
+    def _known_summation(cls, name: str | None) -> str | None:
+        from tokenfield.summation.choose import KINDS
+
+        if name is not None and name not in KINDS:
+            raise ValueError(f"unknown summation {name!r}. {suggest(name, KINDS)}")
+        return name
 
     @pydantic.field_validator("solver")
     @classmethod
@@ -74,14 +85,19 @@ class Time(Section):
     def _forward(self) -> "Time":
         if not self.start < self.end:
             raise ValueError(f"start = {self.start:g} must come before end = {self.end:g}")
-        if self.spacing == "log" and isinstance(self.save, list):
-            raise ValueError("spacing = 'log' goes with a count in save, not with a list of times")
+        if self.spacing != "linear" and isinstance(self.save, list):
+            raise ValueError(f"spacing = {self.spacing!r} goes with a count in save, not with a list of times")
         return self
+
+    @property
+    def clock(self) -> str:
+        """Runs that coalesce may go on for thirty decades, in equal ratios of all of them."""
+        return "linear" if self.spacing == "log" and self.coalesce is None else self.spacing
 
     @property
     def saved(self) -> Any:
         """Save times: a count, a list, or the start and then equal ratios over four decades."""
-        if self.spacing == "linear" or not isinstance(self.save, int) or self.save < 3:
+        if self.clock == self.spacing or not isinstance(self.save, int) or self.save < 3:
             return self.save
         times = self.start + np.append(0.0, (self.end - self.start) * np.geomspace(1e-4, 1.0, self.save - 1))
         return np.append(times[:-1], self.end)
