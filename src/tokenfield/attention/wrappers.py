@@ -22,7 +22,7 @@ from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, fits, matrix_parameter
 from tokenfield.summation import AbstractSummation, ExponentialSums
-from tokenfield.summation.base import inner
+from tokenfield.summation.base import AbstractVariant, inner
 
 
 class MultiHead(AbstractAttention):
@@ -215,7 +215,7 @@ class Causal(AbstractAttention):
         return getattr(self.attention, "V", None)
 
 
-class Positional(AbstractSummation):
+class Positional(AbstractVariant):
     """Scores that know positions: ALiBi's bias and rotary embeddings, as changes of queries and keys."""
 
     summation: AbstractSummation
@@ -224,33 +224,20 @@ class Positional(AbstractSummation):
     alibi: Float[Array, ""] | None
     rotary: Float[Array, ""] | None
 
-    def exponential(
-        self,
-        q: Float[Array, "m k"],
-        k: Float[Array, "n k"],
-        v: Float[Array, "n p"],
-        w: Float[Array, " n"],
-        score: Any = inner,
-        bias: Float[Array, " n"] | None = None,
-    ) -> ExponentialSums:
+    @property
+    def other(self) -> AbstractSummation:
+        return self.summation
+
+    def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
         if self.rotary is not None:
             q, k = rotate(q, self.rotary * self.σ), rotate(k, self.rotary * self.τ)
         if self.alibi is not None:  # -alibi (σ - τ) as an inner product of two more coordinates
             q = jnp.column_stack([q, -self.alibi * self.σ, jnp.ones_like(self.σ)])
             k = jnp.column_stack([k, jnp.ones_like(self.τ), self.alibi * self.τ])
-        return self.summation.exponential(q, k, v, w, score, bias)
-
-    def elementwise(self, function: Any, q: Any, k: Any, v: Any, w: Any) -> Any:
-        return self.summation.elementwise(function, q, k, v, w)
-
-    def linear(self, q: Any, k: Any, v: Any, w: Any) -> Any:
-        return self.summation.linear(q, k, v, w)
-
-    def largest(self, q: Any, k: Any, v: Any, w: Any, alone: bool) -> Any:
-        return self.summation.largest(q, k, v, w, alone)
+        return self.other.exponential(q, k, v, w, score, bias)
 
     def masked(self, σ: Any, τ: Any, window: Any) -> AbstractSummation:
-        return Positional(self.summation.masked(σ, τ, window), self.σ, self.τ, self.alibi, self.rotary)
+        return Positional(self.other.masked(σ, τ, window), self.σ, self.τ, self.alibi, self.rotary)
 
 
 def rotate(x: Float[Array, "n k"], angle: Float[Array, " n"]) -> Float[Array, "n k"]:

@@ -89,3 +89,27 @@ class AbstractSummation(eqx.Module):
         alone: bool,
     ) -> Float[Array, "m p"]:
         """The average of v_j over the largest scores <q_i, k_j>, ties shared by weight; j ≠ i when `alone`."""
+
+
+class AbstractVariant(AbstractSummation):
+    """Sums that differ from another summation's in some ways, and are its sums in all others."""
+
+    @property
+    @abc.abstractmethod
+    def other(self) -> AbstractSummation:
+        """The summation that serves where nothing else is said."""
+
+    def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
+        return self.other.exponential(q, k, v, w, score, bias)
+
+    def elementwise(self, function: Any, q: Any, k: Any, v: Any, w: Any) -> Any:
+        return self.other.elementwise(function, q, k, v, w)
+
+    def linear(self, q: Any, k: Any, v: Any, w: Any) -> Any:
+        return self.other.linear(q, k, v, w)
+
+    def masked(self, σ: Any, τ: Any, window: Any) -> AbstractSummation:
+        return self.other.masked(σ, τ, window)
+
+    def largest(self, q: Any, k: Any, v: Any, w: Any, alone: bool) -> Any:
+        return self.other.largest(q, k, v, w, alone)

@@ -8,14 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Float
 
 from tokenfield.errors import InputError
-from tokenfield.summation.base import AbstractSummation, ExponentialSums, inner
+from tokenfield.summation.base import AbstractVariant, ExponentialSums, inner
 from tokenfield.summation.dense import Dense
 
 
-class Sharded(AbstractSummation):
+class Sharded(AbstractVariant):
     """Dense sums with the queries dealt out to several devices. Rows are computed as on one device, so the result is the
     same up to the order of additions inside a matrix product.
 
@@ -38,44 +37,18 @@ class Sharded(AbstractSummation):
     def told(self) -> str:
         return f"dense, {self.mesh.size} devices"
 
-    def exponential(
-        self,
-        q: Float[Array, "m k"],
-        k: Float[Array, "n k"],
-        v: Float[Array, "n p"],
-        w: Float[Array, " n"],
-        score: Any = inner,
-        bias: Float[Array, " n"] | None = None,
-    ) -> ExponentialSums:
+    @property
+    def other(self) -> Dense:
+        return self.dense
+
+    def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
         return self._deal(lambda dense, q, k, v, w, bias: dense.exponential(q, k, v, w, score, bias), q, k, v, w, bias)
 
-    def elementwise(
-        self,
-        function: Any,
-        q: Float[Array, "m k"],
-        k: Float[Array, "n k"],
-        v: Float[Array, "n p"],
-        w: Float[Array, " n"],
-    ) -> Float[Array, "m p"]:
+    def elementwise(self, function: Any, q: Any, k: Any, v: Any, w: Any) -> Any:
         return self._deal(lambda dense, *parts: dense.elementwise(function, *parts), q, k, v, w)
 
-    def linear(
-        self, q: Float[Array, "m k"], k: Float[Array, "n k"], v: Float[Array, "n p"], w: Float[Array, " n"]
-    ) -> Float[Array, "m p"]:
-        return self.dense.linear(q, k, v, w)
-
-    def masked(self, σ: Float[Array, " m"], τ: Float[Array, " n"], window: Float[Array, ""] | None) -> "Sharded":
+    def masked(self, σ: Any, τ: Any, window: Any) -> "Sharded":
         return Sharded(self.mesh, self.dense.masked(σ, τ, window))
-
-    def largest(
-        self,
-        q: Float[Array, "m k"],
-        k: Float[Array, "n k"],
-        v: Float[Array, "n p"],
-        w: Float[Array, " n"],
-        alone: bool,
-    ) -> Float[Array, "m p"]:
-        return self.dense.largest(q, k, v, w, alone)
 
     def _deal(self, sums: Any, q: Any, *rest: Any) -> Any:
         """sums(dense, q, *rest) with the rows of q, and their positions, dealt out. Rows that fill up repeat the first."""

@@ -1,15 +1,13 @@
 """Fewer tokens than dimensions: everything happens in their span."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tokenfield.summation.base import AbstractSummation, ExponentialSums, inner
+from tokenfield.summation.base import AbstractVariant
 from tokenfield.summation.dense import Dense
 
 
-class Span(AbstractSummation):
+class Span(AbstractVariant):
     """Dense sums in coordinates of the tokens' span. n tokens in R^d, n < d, span at most n dimensions, which a flow
     without matrices, offsets or noise never leaves: a run moves n × n numbers instead of n × d.
 
@@ -25,25 +23,6 @@ class Span(AbstractSummation):
         basis, triangle = jnp.linalg.qr(x.T)
         return triangle.T, basis.T
 
-    def exponential(
-        self,
-        q: Float[Array, "m k"],
-        k: Float[Array, "n k"],
-        v: Float[Array, "n p"],
-        w: Float[Array, " n"],
-        score: Any = inner,
-        bias: Float[Array, " n"] | None = None,
-    ) -> ExponentialSums:
-        return Dense().exponential(q, k, v, w, score, bias)
-
-    def elementwise(self, function: Any, q: Any, k: Any, v: Any, w: Any) -> Any:
-        return Dense().elementwise(function, q, k, v, w)
-
-    def linear(self, q: Any, k: Any, v: Any, w: Any) -> Any:
-        return Dense().linear(q, k, v, w)
-
-    def masked(self, σ: Any, τ: Any, window: Any) -> AbstractSummation:
-        return Dense().masked(σ, τ, window)
-
-    def largest(self, q: Any, k: Any, v: Any, w: Any, alone: bool) -> Any:
-        return Dense().largest(q, k, v, w, alone)
+    @property
+    def other(self) -> Dense:
+        return Dense()

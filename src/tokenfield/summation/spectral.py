@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Complex, Float
 
-from tokenfield.summation.base import AbstractSummation, ExponentialSums, inner
+from tokenfield.summation.base import AbstractVariant, ExponentialSums, inner
 from tokenfield.summation.dense import Dense
 
 PRECISION = 1e-14
@@ -37,7 +37,7 @@ class Split(NamedTuple):
     reaches: Bool[Array, ""]
 
 
-class AbstractSpectral(AbstractSummation):
+class AbstractSpectral(AbstractVariant):
     """Exponential sums through Fourier series. A kind says how a score splits, how far its series reaches and how to
     convolve; sums of other kinds, and masks, are the dense ones."""
 
@@ -63,17 +63,13 @@ class AbstractSpectral(AbstractSummation):
     def told(self) -> str:
         return f"{type(self).__name__.lower()}, {self.modes} modes"
 
-    def exponential(
-        self,
-        q: Float[Array, "m k"],
-        k: Float[Array, "n k"],
-        v: Float[Array, "n p"],
-        w: Float[Array, " n"],
-        score: Any = inner,
-        bias: Float[Array, " n"] | None = None,
-    ) -> ExponentialSums:
+    @property
+    def other(self) -> Dense:
+        return Dense()
+
+    def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
         if score is not inner:
-            return Dense().exponential(q, k, v, w, score, bias)
+            return self.other.exponential(q, k, v, w, score, bias)
         asked, wide = q.dtype, jnp.result_type(float)  # in float64 wherever there is one: float32 leaves no room
         parts = [None if part is None else part.astype(wide) for part in (q, k, v, w, bias)]
         sums = self._guarded(*parts)
@@ -105,38 +101,6 @@ class AbstractSpectral(AbstractSummation):
         eps = float(jnp.finfo(dtype).eps)
         precision = max(PRECISION, 10 * eps)
         return precision, precision + eps * modes
-
-    # What is no exponential sum, or sees only some keys, is summed densely.
-
-    def elementwise(
-        self,
-        function: Any,
-        q: Float[Array, "m k"],
-        k: Float[Array, "n k"],
-        v: Float[Array, "n p"],
-        w: Float[Array, " n"],
-    ) -> Float[Array, "m p"]:
-        return Dense().elementwise(function, q, k, v, w)
-
-    def linear(
-        self, q: Float[Array, "m k"], k: Float[Array, "n k"], v: Float[Array, "n p"], w: Float[Array, " n"]
-    ) -> Float[Array, "m p"]:
-        return Dense().linear(q, k, v, w)
-
-    def masked(
-        self, σ: Float[Array, " m"], τ: Float[Array, " n"], window: Float[Array, ""] | None
-    ) -> AbstractSummation:
-        return Dense().masked(σ, τ, window)
-
-    def largest(
-        self,
-        q: Float[Array, "m k"],
-        k: Float[Array, "n k"],
-        v: Float[Array, "n p"],
-        w: Float[Array, " n"],
-        alone: bool,
-    ) -> Float[Array, "m p"]:
-        return Dense().largest(q, k, v, w, alone)
 
 
 def _counts(m: int) -> list[int]:
