@@ -228,8 +228,13 @@ def score_pair(
     known = [part for part in (factor, Q, K, A) if part is not None]
     if any(not eqx.is_array(part) or check.traced(part) for part in known):
         return None
-    written = [np.asarray(square(part, d), np.float64) for part in (Q if A is None else A, K)]
-    return [(float(factor) * written[0], written[1])]
+    left, right = (_written(part, d) for part in (Q if A is None else A, K))
+    return [(float(factor) * left, right)]
+
+
+def _written(matrix: Any, d: int) -> np.ndarray:
+    value = np.asarray(1.0 if matrix is None else matrix, np.float64)
+    return value if value.ndim else value * np.eye(d)
 
 
 def is_number(parameter: Parameter) -> bool:
