@@ -15,8 +15,8 @@ TIE = 1e-12
 """Scores closer than this, relative to the largest, are a tie of hardmax."""
 
 NARROW = 8
-"""Below so many columns of values, a column of ones beside them sums the kernel in the same product. Beside 128 columns of
-32 tokens, the odd one would more than double the time of the product."""
+"""Below so many columns of values, a column of ones beside them sums the kernel in the same product: at d = 3 this saves a
+fifth. Beside many columns it costs more than a sum of its own: a third of a velocity's time at n = 32, d = 128 in float64."""
 
 
 class Dense(AbstractSummation):
