@@ -1,11 +1,11 @@
 """One evaluation of every attention, and a deep random Transformer, by one library in its own process: prints medians."""
 
 import json
-import statistics
 import sys
-import time
 
 import numpy as np
+
+from benchmarks.harness import warm
 
 N, D, BETA, ROUNDS = 2048, 64, 4.0, 15
 DEPTH, WIDTH, TOKENS = 100, 512, 256
@@ -117,7 +117,10 @@ def with_torch() -> dict:
 
     x = torch.from_numpy(start())
     W, U, v = (torch.from_numpy(a) for a in additive())
-    attend = torch.nn.functional.scaled_dot_product_attention
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    attend = lambda q, k, v, **options: sdpa(q[None, None], k[None, None], v[None, None], **options)[
+        0, 0
+    ]  # see sums.py
     softmax = lambda s: torch.softmax(s, 1) @ x
 
     def sinkhorn():
@@ -135,8 +138,8 @@ def with_torch() -> dict:
         return x[s.argmax(1)]
 
     calls = [
-        lambda: attend(x[None], x[None], x[None], scale=BETA)[0],
-        lambda: attend(x[None], x[None], x[None], scale=BETA, is_causal=True)[0],
+        lambda: attend(x, x, x, scale=BETA),
+        lambda: attend(x, x, x, scale=BETA, is_causal=True),
         lambda: torch.exp(BETA * x @ x.T) @ x / N,
         lambda: softmax(-BETA / 2 * torch.cdist(x, x) ** 2),
         sinkhorn,
@@ -153,7 +156,7 @@ def with_torch() -> dict:
     def layers():
         y = first
         for q, k, v in zip(Q, K, V, strict=True):
-            a = attend((y @ q.T)[None], (y @ k.T)[None], y[None], scale=WIDTH**0.5)[0] @ v.T
+            a = attend(y @ q.T, y @ k.T, y, scale=WIDTH**0.5) @ v.T
             y = y + a
             y = y / y.norm(dim=1, keepdim=True)
         return y.numpy()
@@ -162,17 +165,13 @@ def with_torch() -> dict:
     return named
 
 
-def main(library: str) -> None:
+def main(_: str, library: str) -> None:
     calls = {"tokenfield": with_tokenfield, "numpy": with_numpy, "torch": with_torch}[library]()
     results = {}
     for name, call in calls.items():
-        value, seconds = call(), []
-        for _ in range(5 if name == "layers" else ROUNDS):
-            began = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - began)
+        value = call()
         results[name] = {
-            "seconds": statistics.median(seconds),
+            "seconds": warm(call, least=5 if name == "layers" else ROUNDS),
             "check": float(np.sum(value * np.arange(value.size).reshape(value.shape) % 7)),
         }
     print(json.dumps(results))

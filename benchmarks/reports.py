@@ -1,0 +1,222 @@
+"""What each case measures and how its tables are made. Every function returns a section of the page."""
+
+from benchmarks import many, pairs, plots, sums
+from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, slope
+
+ROUNDS, FEWER = 5, 3
+CASES = {
+    "velocity": "one SA velocity, n = 1000, d = 3, β = 9, float64",
+    "solve": "one SA solve, n = 1000, d = 3, β = 9, t = 10, rtol 1e-6, float64",
+    "gaussians": "10,000 Gaussian flows, softmax attention, d = 2, t = 5, rtol 1e-6",
+    "fokker_planck": "noisy USA on the circle, 64 Fourier modes, β = 3, κ = 2, t = 20, tolerances for like errors",
+}
+CONTENDERS = {
+    "velocity": ["tokenfield", "numpy", "torch_sdpa"],
+    "solve": ["tokenfield", "scipy_rk45", "torchdiffeq"],
+    "gaussians": ["tokenfield", "scipy_loop"],
+    "fokker_planck": ["tokenfield", "scipy_bdf"],
+}
+SUMS = {
+    "circle": {"few": 30, "many": 400, "ducc0": None},
+    "sphere": {"few": 6, "many": 60, "ducc0": 2.5},
+}
+
+
+def solves(case: str) -> str:
+    found = alternate("contenders", case, CONTENDERS[case], ROUNDS)
+    return _side_by_side(CASES[case], {name: settings[case] for name, settings in found.items()})
+
+
+def _side_by_side(title: str, found: dict, ours: str = "tokenfield") -> str:
+    """One line a contender: medians, ratios, errors, notes."""
+    head = ["", "median, ms", f"times {ours}'s", "error", "note"]
+    return markdown(title, head, [[name, *_line(one, found[ours])] for name, one in found.items()])
+
+
+def _line(one, ours) -> list[str]:
+    if one is None:
+        return ["", "", "", "could not run on this machine"]
+    error = "" if one.error is None else f"{one.error:.1e}"
+    return [f"{1e3 * one.seconds:.3g}", f"{one.seconds / ours.seconds:.2f}", error, one.note]
+
+
+def vocabulary(_: str) -> str:
+    """Every attention and the deep random Transformer, by three libraries."""
+    libraries = ("tokenfield", "numpy", "torch")
+    found = alternate("vocabulary", "vocabulary", libraries, FEWER)
+    lines, deep = [], []
+    for name, ours in found["tokenfield"].items():
+        peers = [found[library].get(name) for library in libraries[1:]]
+        assert all(p is None or abs(p.check - ours.check) < 1e-6 * abs(ours.check) for p in peers), name
+        ratios = ["" if p is None else f"{p.seconds / ours.seconds:.2f}" for p in peers]
+        (deep if name == "layers" else lines).append([name, f"{1e3 * ours.seconds:.1f}", *ratios])
+    head = ["", "tokenfield, ms", "numpy / tokenfield", "torch / tokenfield"]
+    first = markdown("one field of every attention, n = 2048, d = 64, float64", head, lines)
+    title = "100 layers of a random Transformer, d = 512, n = 256, Post-LN, new Q, K, V a layer, float64"
+    return first + "\n\n" + markdown(title, head, deep)
+
+
+def on_spheres(case: str) -> str:
+    """The circle and the sphere: fast sums beside dense ones."""
+    found = alternate("sums", case, sums.CONTENDERS, FEWER)
+    plots.sums(case, found)
+    place = "the circle" if case == "circle" else "S²"
+    return "\n\n".join(
+        [
+            _fast_table(f"velocities on {place} in O(n), float64, uniformly random tokens", case, found),
+            _rival_table(case, found),
+            demanded(_demands(case, found)),
+            f"![Time against n on {place}](images/{case}.png)",
+        ]
+    )
+
+
+def _seconds(found: dict, contender: str, s: sums.Sum) -> float | None:
+    one = found[contender].get(s.key)
+    return None if one is None else one.seconds
+
+
+def _ratio(found: dict, above: str, below: str, s: sums.Sum) -> float | None:
+    one, other = _seconds(found, above, s), _seconds(found, below, s)
+    return None if one is None or other is None else one / other
+
+
+def _growth(found: dict, contender: str, case: str, model: str, β: float) -> float:
+    """The fitted exponent over all sizes."""
+    return slope(list(sums.SIZES), [_seconds(found, contender, sums.Sum(case, model, β, n)) for n in sums.SIZES])
+
+
+def _number(value: float | None, form: str = ".3g") -> str:
+    return "" if value is None else format(value, form)
+
+
+def _fast_table(title: str, case: str, found: dict) -> str:
+    sizes = [f"{n:,}" for n in sums.SIZES]
+    head = ["", *(f"n = {n}, ms" for n in sizes), "growth", *(f"dense / tokenfield, {n}" for n in sizes[:2])]
+    head += [*(f"tokenfield / ducc0, {n}" for n in sizes), "largest error"]
+    rows = []
+    for model in sums.MODELS:
+        for β in sums.BETAS:
+            line = [sums.Sum(case, model, β, n) for n in sums.SIZES]
+            rows.append(
+                [
+                    f"{model.upper()}, β = {β:g}",
+                    *(_number(1e3 * _seconds(found, "tokenfield", s)) for s in line),
+                    f"n^{_growth(found, 'tokenfield', case, model, β):.2f}",
+                    *(_number(_ratio(found, "dense", "tokenfield", s)) for s in line[:2]),
+                    *(_number(_ratio(found, "tokenfield", "ducc0", s)) for s in line),
+                    f"{max(found['tokenfield'][s.key].error for s in line):.1e}",
+                ]
+            )
+    return markdown(title, head, rows)
+
+
+def _rival_table(case: str, found: dict) -> str:
+    """All contenders at one β, since the time of the plain ones does not depend on it."""
+    line = [sums.Sum(case, model, sums.TYPICAL, n) for model in sums.MODELS for n in sums.SIZES[:2]]
+    head = [f"β = {sums.TYPICAL:g}", *(f"{s.model.upper()}, n = {s.n:,}, ms" for s in line), "note"]
+    rows = []
+    for name, settings in found.items():
+        known = [settings[s.key] for s in line if s.key in settings]
+        note = known[-1].note if known else "could not run on this machine"
+        seconds = [_seconds(found, name, s) for s in line]
+        rows.append([name, *("" if t is None else f"{1e3 * t:.3g}" for t in seconds), note])
+    return markdown("", head, rows)
+
+
+def _demands(case: str, found: dict) -> list[Demand]:
+    every = [sums.Sum(case, model, β, n) for model in sums.MODELS for β in sums.BETAS for n in sums.SIZES]
+    bounds = SUMS[case]
+    known = lambda values: [value for value in values if value is not None]
+    ratios = lambda n: known(_ratio(found, "dense", "tokenfield", s) for s in every if s.n == n)
+    demands = [
+        Demand("dense / tokenfield at n = 10,000", bounds["few"], ratios(10_000)),
+        Demand("dense / tokenfield at n = 100,000", bounds["many"], ratios(100_000)),
+        Demand(
+            "exponent of growth",
+            1.2,
+            [_growth(found, "tokenfield", case, model, β) for model in sums.MODELS for β in sums.BETAS],
+            least=False,
+        ),
+        Demand("error of a velocity", 1e-9, [found["tokenfield"][s.key].error for s in every], least=False),
+    ]
+    if bounds["ducc0"]:
+        beside = known(_ratio(found, "tokenfield", "ducc0", s) for s in every)
+        demands.append(Demand("tokenfield / ducc0", bounds["ducc0"], beside, least=False))
+    return demands
+
+
+def dense(case: str) -> str:
+    found = alternate("pairs", case, pairs.CONTENDERS, FEWER)
+    tokens = 10_000 if SMALL else 100_000
+    grown = in_process("pairs", "memory", str(tokens))["megabytes"]
+    tables = [
+        _side_by_side(
+            f"one SA velocity by a dense sum, {shape}, β = {pairs.BETA:g}, float64",
+            {name: one.get(shape) for name, one in found.items() if shape in one or (d == 3 and not one)},
+        )
+        for shape, (_, d) in pairs.SHAPES.items()
+    ]
+    small, *wide = pairs.SHAPES
+    ratio = lambda name, shape: found[name][shape].seconds / found["tokenfield"][shape].seconds
+    demands = [
+        Demand("textbook numpy / tokenfield, d = 3", 6, [ratio("numpy", small)]),
+        Demand("torch SDPA / tokenfield, d = 3", 1, [ratio("torch_sdpa", small)]),
+        Demand(
+            "tokenfield / torch SDPA, d = 128 and 1024", 1.15, [1 / ratio("torch_sdpa", s) for s in wide], least=False
+        ),
+        Demand(f"megabytes beyond those resident, n = {tokens:,}", 200, [grown], least=False),
+    ]
+    return "\n\n".join([*tables, demanded(demands)])
+
+
+def span(case: str) -> str:
+    found = alternate("many", case, many.CONTENDERS[case], ROUNDS)
+    rows, ratios = [], {}
+    for what, ours in found["span"].items():
+        theirs = found["dense"][what]
+        ratios[what] = theirs.seconds / ours.seconds
+        note = f"{ours.note} in the span, {theirs.note} without"
+        rows.append([what, f"{1e3 * ours.seconds:.3g}", f"{1e3 * theirs.seconds:.3g}", f"{ratios[what]:.1f}", note])
+    title = "{n} tokens in R^{d}, SA at β = {beta:g}, float64".format(**many.SPAN)
+    table = markdown(title, ["", "span, ms", "dense, ms", "dense / span", "note"], rows)
+    return f"{table}\n\n{demanded([Demand('dense / span of the right-hand side', 15, [ratios['right-hand side']])])}"
+
+
+def ensemble(case: str) -> str:
+    found = alternate("many", case, many.CONTENDERS[case], FEWER)
+    step = "one RK4 step"
+    title = f"{step} of {many.MEMBERS:,} members, n = {many.N}, d = {many.D}, SA at β = 1, float64"
+    line = {name: settings[step] for name, settings in found.items()}
+    demands = [
+        Demand(f"{name} / tokenfield", 4, [line[name].seconds / line["tokenfield"].seconds])
+        for name in ("numpy", "torch")
+    ]
+    return f"{_side_by_side(title, line)}\n\n{demanded(demands)}"
+
+
+def scaling(case: str) -> str:
+    found = alternate("sums", case, sums.CONTENDERS, 2)
+    plots.scaling(found)
+    rows = []
+    for name, settings in found.items():
+        times = {place: plots.curve(settings, place, "sa", sums.TYPICAL) for place in ("circle", "sphere")}
+        rows.append([name, *(f"n^{slope(*plots.tail(*times[p])):.2f}" if times[p][0] else "" for p in times)])
+    table = markdown(
+        f"growth of one SA velocity, β = {sums.TYPICAL:g}, fitted from n = 10,000 on (else to all)",
+        ["", "circle", "S²"],
+        rows,
+    )
+    return f"{table}\n\n![One SA velocity against n](images/scaling.png)"
+
+
+REPORTS = {
+    **dict.fromkeys(CASES, solves),
+    "vocabulary": vocabulary,
+    "circle": on_spheres,
+    "sphere": on_spheres,
+    "dense": dense,
+    "span": span,
+    "ensemble": ensemble,
+    "scaling": scaling,
+}
