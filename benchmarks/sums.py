@@ -18,7 +18,7 @@ from benchmarks.harness import SMALL, furthest, times_only, warm
 MODELS, BETAS, TYPICAL = ("sa", "usa"), (1.0, 9.0, 100.0), 9.0
 SIZES = (1_000, 10_000) if SMALL else (10_000, 100_000, 1_000_000)
 CURVE = (1_000, 3_000, 10_000) if SMALL else (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-ROWS, CHECKED, TOLERANCE, PRECISION = 2_000, 200, 1e-9, 1e-12
+ROWS, CHECKED, TOLERANCE, PRECISION = 2_000, 200, 1e-9, 1e-13
 CONTENDERS = ("tokenfield", "dense", "ducc0", "torch_sdpa", "keops", "numpy")
 FURTHEST = {"tokenfield": 10**6, "ducc0": 10**6, "dense": 10**5, "keops": 10**5, "torch_sdpa": 10**4, "numpy": 10**4}
 FURTHEST_CURVE = FURTHEST | {"dense": 30_000, "keops": 30_000, "torch_sdpa": 30_000}

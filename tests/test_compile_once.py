@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tokenfield as tkf
+from tokenfield import _memory
 from tokenfield.attention import AbstractAttention
 from tokenfield.attention.base import AbstractDotProduct
 
@@ -77,3 +78,19 @@ def test_gradients_compile_once_too():
     before = Counting.traces
     jax.grad(final)(3.0)
     assert Counting.traces == before
+
+
+def test_a_crowded_process_forgets_its_programs(monkeypatch, tmp_path):
+    """Where memory maps run short, programs are forgotten; what is asked next compiles again and is right."""
+    maps, limit = tmp_path / "maps", tmp_path / "limit"
+    limit.write_text("1000")
+    monkeypatch.setattr(_memory, "MAPS", maps)
+    monkeypatch.setattr(_memory, "LIMIT", limit)
+    double = jax.jit(lambda x: 2 * x)
+    for lines, kept in ((500, 1), (700, 0)):
+        double(1.0)
+        maps.write_text("map\n" * lines)
+        for _ in range(_memory.EVERY):
+            _memory.make_room()
+        assert double._cache_size() == kept
+    assert double(1.0) == 2.0

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tokenfield import _checks as check
+from tokenfield._memory import make_room
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
 from tokenfield.evolution.accuracy import reached_accuracy
@@ -110,6 +111,7 @@ def evolve(
     ((), (3,))
     """
     began = time.perf_counter()
+    make_room()
     ensemble = Ensemble(flow, mu0) if Ensemble.asked(flow, mu0) else None
     if ensemble is not None:
         if summation == "span" or (summation is None and devices is None and ensemble.spans(until)):
