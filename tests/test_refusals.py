@@ -173,7 +173,7 @@ REFUSED = {
     ),
     "unknown summation": (
         lambda: tkf.evolve(SA, MU, 1.0, summation="fast"),
-        r"Unknown summation 'fast'\. .*Known: dense",
+        r"Unknown summation 'fast'\. .*Known: circle, dense",
     ),
     "unknown adjoint": (
         lambda: tkf.evolve(SA, MU, 1.0, adjoint="backwards"),

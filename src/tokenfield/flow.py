@@ -103,7 +103,7 @@ class Flow(eqx.Module):
         return plain and self.normalization.isotropic and self.attention.isotropic
 
     def sums(
-        self, mu: Tokens, points: Points, summation: Any, tolerance: float, *, run: bool = False
+        self, mu: Tokens, points: Points, summation: Any, tolerance: Any, *, run: bool = False
     ) -> AbstractSummation:
         """The summation that serves this flow on these tokens, at query points or (None) at the tokens themselves, with
         an error of at most `tolerance` in every row. `run`: for a whole run, which may go on in other coordinates."""

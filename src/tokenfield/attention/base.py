@@ -284,7 +284,7 @@ def requested(
     attention: AbstractAttention,
     mu: Tokens,
     x: Points,
-    tolerance: float,
+    tolerance: Any,
     *,
     unit: bool | None = None,
     isotropic: bool = False,

@@ -44,7 +44,7 @@ class Request:
     n: int
     d: int
     queries: int
-    tolerance: float
+    tolerance: Any
     dtype: Any
     scores: list[tuple[np.ndarray, np.ndarray]] | None = None
     unit: bool = False
