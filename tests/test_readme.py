@@ -15,8 +15,8 @@ def test_the_scripts_run(tmp_path, monkeypatch, capsys):
     for script in SCRIPTS:
         exec(script.replace("linspace(0.5, 9.0, 20)", "linspace(0.5, 9.0, 3)"), names)
     told = capsys.readouterr().out
-    assert "Trajectory of n = 1000" in told and "5 clusters" in told
-    assert {p.name for p in tmp_path.iterdir()} == {"run.png", "run.zarr"}
+    assert "Trajectory of n = 1000" in told and "5 clusters" in told and "99 mergers of 100 tokens" in told
+    assert {p.name for p in tmp_path.iterdir()} == {"run.png", "run.zarr", "late.png"}
 
 
 def test_the_first_script_is_short():
