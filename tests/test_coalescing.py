@@ -188,7 +188,8 @@ def test_with_every_summation(flow, mu, how):
     ours, dense = (tkf.evolve(flow, mu, t=12.0, coalesce=1e-3, save=3, summation=s) for s in (how, "dense"))
     assert how in ours.provenance.summation and len(ours.mergers) >= 4
     assert ours.mergers.left[-1] == dense.mergers.left[-1]
-    assert np.max(abs(ours.final.x - dense.final.x)) < 1e-3  # within the radius
+    # on the sphere mergers cost O(ε²); rescaled tokens freeze where they merged, within the radius
+    assert np.max(abs(ours.final.x - dense.final.x)) < (1e-3 if how == "euclidean" else 1e-4)
 
 
 def test_stop_watch_save_and_draw(tmp_path):

@@ -180,20 +180,21 @@ def _uniform(β: float, d: int) -> float:
     return 1 / (1 + math.sqrt(2 * math.pi * β)) if d == 2 else 1 / (1 + 2 * β)
 
 
-# Milliseconds on two cores, measured by `python -m benchmarks costs`; only their ratios matter.
+# Milliseconds on two cores, rounded from what `python -m benchmarks costs` measured; only their ratios matter. The fixed
+# parts of dense sums and the coefficients of Euclidean ones in d ≤ 2 are too small to be fitted, and are estimates.
 
 
 def _cost(name: str, r: Request) -> float:
     pairs, both = r.n * r.queries, r.n + r.queries
     if name == "dense":
-        return 0.05 + pairs * (1.1e-6 + 2.4e-8 * r.d)
+        return 0.05 + pairs * (1.8e-6 + 7.4e-8 * r.d)
     if name == "span":
-        return 0.05 + pairs * (1.1e-6 + 2.4e-8 * r.n)
+        return 0.05 + pairs * (1.8e-6 + 7.4e-8 * r.n)
     if name == "circle":
-        return 1.2 + 1.2e-4 * both
+        return 2.4 + 1.1e-4 * both
     if name == "sphere":
-        return 3 + 4e-4 * both + 6e-6 * reach(max(_couplings(r))) ** 3
+        return 3.9 + 3.3e-4 * both + 9.1e-6 * reach(max(_couplings(r))) ** 3
     root = _root(r)
     assert root is not None
-    M = frequencies(_extent(root, r))
-    return 2 + {1: 1.5e-4, 2: 4e-4, 3: 4e-3}[r.d] * both + 1e-4 * (2 * M + 1) ** r.d
+    coefficients = (2 * frequencies(_extent(root, r)) + 1) ** r.d
+    return 2 + {1: 8.1e-5, 2: 2.6e-4, 3: 2.3e-3}[r.d] * both + {1: 1e-4, 2: 1e-4, 3: 6.3e-4}[r.d] * coefficients
