@@ -55,6 +55,6 @@ def pytest_collection_modifyitems(items):
 
 def pytest_runtest_teardown(item, nextitem):
     """A session compiles thousands of programs, more than a process has memory maps for."""
-    from tokenfield._memory import make_room
+    from tokenfield._compile import make_room
 
     make_room()

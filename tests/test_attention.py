@@ -97,7 +97,7 @@ def test_velocity_of_one_point_and_many():
     v = tkf.velocity(tkf.sa(4.0), mu)
     assert np.allclose(tkf.velocity(tkf.sa(4.0), mu, mu.x[3]), v[3], atol=1e-15)
     assert np.max(abs(np.sum(v * mu.x, axis=1))) < 1e-15, "tangent to the sphere"
-    assert np.allclose(tkf.velocity(tkf.sa(4.0), mu.at(5 * mu.x)), v, atol=1e-14), (
+    assert np.allclose(tkf.velocity(tkf.sa(4.0), mu.with_points(5 * mu.x)), v, atol=1e-14), (
         "a start off the sphere is normalized"
     )
     free = tkf.Flow(tkf.Softmax(4.0))

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 import tokenfield as tkf
 from tokenfield.errors import InputError
 from tokenfield.evolution.clocks import log_times
-from tokenfield.evolution.coalescing import Ledger, fewer, groups_of
+from tokenfield.evolution.drivers.merging import Ledger, fewer, groups_of
 from tokenfield.summation import Dense
 
 

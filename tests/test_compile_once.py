@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tokenfield as tkf
-from tokenfield import _memory
+from tokenfield import _compile
 from tokenfield.attention import AbstractAttention
 from tokenfield.attention.base import AbstractDotProduct
 
@@ -84,13 +84,13 @@ def test_a_crowded_process_forgets_its_programs(monkeypatch, tmp_path):
     """Where memory maps run short, programs are forgotten; what is asked next compiles again and is right."""
     maps, limit = tmp_path / "maps", tmp_path / "limit"
     limit.write_text("1000")
-    monkeypatch.setattr(_memory, "MAPS", maps)
-    monkeypatch.setattr(_memory, "LIMIT", limit)
+    monkeypatch.setattr(_compile, "MAPS", maps)
+    monkeypatch.setattr(_compile, "LIMIT", limit)
     double = jax.jit(lambda x: 2 * x)
     for lines, kept in ((500, 1), (700, 0)):
         double(1.0)
         maps.write_text("map\n" * lines)
-        for _ in range(_memory.EVERY):
-            _memory.make_room()
+        for _ in range(_compile.EVERY):
+            _compile.make_room()
         assert double._cache_size() == kept
     assert double(1.0) == 2.0

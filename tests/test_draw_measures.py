@@ -31,14 +31,14 @@ def along(flow, states, end):
 
 def rising(mu):
     """Densities from nearly uniform to a given one."""
-    return mu.at(jnp.linspace(0.1, 1, 12)[:, None] ** (np.arange(len(mu.coefficients)) > 0) * mu.coefficients)
+    return mu.with_points(jnp.linspace(0.1, 1, 12)[:, None] ** (np.arange(len(mu.coefficients)) > 0) * mu.coefficients)
 
 
 def narrowing(d):
     """Gaussians whose means run away."""
     t = jnp.linspace(0, 3, 12)
     cov = jnp.exp(-t[:, None, None] * np.arange(d)) * np.eye(d) + 0.1
-    return tkf.Gaussian(np.ones(d), np.eye(d)).at(jnp.exp(t)[:, None] * np.ones(d), cov)
+    return tkf.Gaussian(np.ones(d), np.eye(d)).with_moments(jnp.exp(t)[:, None] * np.ones(d), cov)
 
 
 def closing():

@@ -104,7 +104,7 @@ def test_watch_sees_every_saved_state_in_order():
 
 def test_progress_is_silent_off_a_terminal_and_speaks_when_asked(capfd, monkeypatch):
     monkeypatch.setattr(progress_module, "PATIENCE", 0.0)
-    monkeypatch.setattr(march, "PIECE_SECONDS", 1e-9)
+    monkeypatch.setattr(pieces, "PIECE_SECONDS", 1e-9)
     tkf.evolve(tkf.sa(2.0), MU, t=3.0)
     assert capfd.readouterr() == ("", "")
     tkf.evolve(tkf.sa(2.0), MU, t=3.0, progress=True)

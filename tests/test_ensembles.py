@@ -10,7 +10,7 @@ import pytest
 
 import tokenfield as tkf
 from tokenfield.errors import InputError
-from tokenfield.evolution import ensemble, march
+from tokenfield.evolution.drivers import many, pieces
 
 STARTS = [tkf.Tokens.uniform_sphere(n=7, d=3, seed=seed) for seed in range(4)]
 FLOWS = [tkf.sa(beta) for beta in (1.0, 4.0)]
@@ -24,7 +24,7 @@ def runs():
 
 @pytest.fixture
 def few_slots(monkeypatch):
-    monkeypatch.setattr(ensemble, "MEMORY", 3 * 8 * ((2 * 8 + 12) * 21 + 49))
+    monkeypatch.setattr(many, "MEMORY", 3 * 8 * ((2 * 8 + 12) * 21 + 49))
 
 
 def assert_same(run, alone, tolerance=1e-10):
@@ -65,13 +65,13 @@ def test_one_flow_or_one_start_gives_one_axis(runs):
 def test_a_batch_of_tokens_is_a_list_of_starts(runs):
     xs = jnp.stack([mu.x for mu in STARTS])
     batch = tkf.evolve(FLOWS, jax.vmap(tkf.Tokens)(xs), **HOW)
-    shared = tkf.evolve(FLOWS, STARTS[0].at(xs), **HOW)  # one set of weights for all
+    shared = tkf.evolve(FLOWS, STARTS[0].with_points(xs), **HOW)  # one set of weights for all
     assert np.array_equal(batch.x, runs.x) and np.array_equal(shared.x, runs.x)
 
 
 def test_more_members_than_slots(runs, few_slots, monkeypatch):
     """Members enter as others leave; and nobody's steps are done twice."""
-    pieces, advance = [], ensemble._advance
+    pieces, advance = [], many._advance
 
     def counting(fixed, walkers, states):
         before = np.array(walkers.steps)
@@ -79,7 +79,7 @@ def test_more_members_than_slots(runs, few_slots, monkeypatch):
         pieces.append(int(np.sum(np.asarray(after[1].steps) - before)))
         return after
 
-    monkeypatch.setattr(ensemble, "_advance", counting)
+    monkeypatch.setattr(many, "_advance", counting)
     again = tkf.evolve(FLOWS, STARTS, **HOW)
     assert np.max(abs(again.x - runs.x)) < 1e-12 and np.array_equal(again.steps, runs.steps)
     assert np.max(abs(again.reached - runs.reached)) < 1e-9 and len(pieces) > 2
@@ -87,10 +87,10 @@ def test_more_members_than_slots(runs, few_slots, monkeypatch):
 
 
 def test_the_last_ones_move_to_fewer_slots(runs, few_slots, monkeypatch):
-    monkeypatch.setattr(ensemble, "WORTH_COMPILING", 0.0)
-    monkeypatch.setattr(march, "PIECE_SECONDS", 1e-9)
-    shrunk, shrink = [], ensemble.Slots.shrink
-    monkeypatch.setattr(ensemble.Slots, "shrink", lambda self: (shrink(self), shrunk.append(len(self.who))))
+    monkeypatch.setattr(many, "WORTH_COMPILING", 0.0)
+    monkeypatch.setattr(pieces, "PIECE_SECONDS", 1e-9)
+    shrunk, shrink = [], many.Slots.shrink
+    monkeypatch.setattr(many.Slots, "shrink", lambda self: (shrink(self), shrunk.append(len(self.who))))
     again = tkf.evolve(FLOWS, STARTS, **HOW)
     assert shrunk == [1]
     assert np.max(abs(again.x - runs.x)) < 1e-12 and np.array_equal(again.steps, runs.steps)
@@ -117,13 +117,13 @@ def test_steps_are_counted_a_member(runs):
 
 
 def test_ctrl_c_keeps_what_was_computed(few_slots, monkeypatch):
-    advance = ensemble._advance
+    advance = many._advance
 
     def pressed(*arguments):
         signal.raise_signal(signal.SIGINT)
         return advance(*arguments)
 
-    monkeypatch.setattr(ensemble, "_advance", pressed)
+    monkeypatch.setattr(many, "_advance", pressed)
     runs = tkf.evolve(FLOWS, STARTS, **HOW)
     assert runs.status is tkf.Status.INTERRUPTED and np.all(np.isfinite(runs.x))
     assert runs.steps[0].tolist()[:3] == [4, 4, 4] and int(runs.steps[1, 3]) == 0
@@ -187,7 +187,7 @@ def test_a_member_is_a_run_like_any_other(runs, tmp_path):
         (FLOWS, [], "empty list"),
         ([tkf.sa(1.0), 3.0], STARTS, "flow 1 is a float"),
         (FLOWS, [STARTS[0], np.eye(3)], "start 1 is"),
-        (FLOWS, STARTS[0].at(jnp.ones((2, 2, 7, 3))), "one leading axis"),
+        (FLOWS, STARTS[0].with_points(jnp.ones((2, 2, 7, 3))), "one leading axis"),
         (tkf.sa(1.0), [tkf.Tokens(np.eye(3)), tkf.Tokens(np.diag([1.0, 1.0, 0.0]))], "zero vector"),
     ],
 )

@@ -76,7 +76,7 @@ def test_origin_is_not_part_of_the_pytree():
     one, two = tkf.Tokens.uniform_sphere(5, 3, seed=1), tkf.Tokens.uniform_sphere(5, 3, seed=2)
     assert jax.tree.structure(one) == jax.tree.structure(two)
     assert jax.tree.structure(one) == jax.tree.structure(tkf.Tokens(one.x))
-    assert tkf.Tokens(one.x).origin is None and one.at(two.x).origin is None
+    assert tkf.Tokens(one.x).origin is None and one.with_points(two.x).origin is None
 
 
 def test_origins_live_as_long_as_their_tokens():

@@ -130,7 +130,7 @@ def test_strong_order(norm, order):
     """Pathwise errors of x(1) along one Brownian path fall as √h on the sphere, where noise does not commute, as h in R^d."""
     flow = tkf.Flow(tkf.Softmax(1.0), norm, kappa=2.0)
     mu = tkf.Tokens.uniform_sphere(100, 2, seed=1)
-    rate = lambda t, y, args: flow.velocity(t, mu.at(y), None, tkf.Dense())
+    rate = lambda t, y, args: flow.velocity(t, mu.with_points(y), None, tkf.Dense())
     path = dfx.VirtualBrownianTree(0.0, 1.0, 2.0**-12, (100, 2), jax.random.key(3))
     terms = dfx.MultiTerm(dfx.ODETerm(rate), dfx.ControlTerm(lambda t, y, args: jnp.ones(()), path))
 

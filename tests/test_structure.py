@@ -20,7 +20,7 @@ WEIGHTED = tkf.Tokens(MU.x, W / W.sum())
 def test_usa_is_the_gradient_ascent_of_the_energy(beta, scaled):
     """dE/dt = Σ w|v|²: at an instant to round-off, by differentiating E along v."""
     v = tkf.velocity(tkf.usa(beta, scaled=scaled), WEIGHTED)
-    E = lambda x: tkf.observe.energy(WEIGHTED.at(x), beta, scaled=scaled)
+    E = lambda x: tkf.observe.energy(WEIGHTED.with_points(x), beta, scaled=scaled)
     _, rate = jax.jvp(E, (WEIGHTED.x,), (v,))
     dissipation = jnp.sum(WEIGHTED.w * jnp.sum(v**2, axis=1))
     assert rate == pytest.approx(float(dissipation), rel=1e-12)
@@ -57,7 +57,7 @@ def test_the_sphere_is_kept(flow):
 def test_rotations_commute_with_the_flow(flow):
     """The step control sees tokens, not coordinates, so that even the steps agree."""
     R = naive.orthogonal(3, rng)
-    run, turned = (tkf.evolve(flow, mu, t=4.0, save=5) for mu in (WEIGHTED, WEIGHTED.at(WEIGHTED.x @ R.T)))
+    run, turned = (tkf.evolve(flow, mu, t=4.0, save=5) for mu in (WEIGHTED, WEIGHTED.with_points(WEIGHTED.x @ R.T)))
     assert int(run.steps) == int(turned.steps)
     assert np.max(abs(turned.x - run.x @ R.T)) < 1e-10
 
@@ -102,5 +102,5 @@ def test_a_constant_radius_drifts_without_harm():
     """The radial direction is neutral: scaling a state scales the velocity, so that directions never notice."""
     flow, sums = tkf.sa(9.0), tkf.Dense()
     v = flow.velocity(jnp.asarray(0.0), MU, MU.x, sums)
-    scaled = flow.velocity(jnp.asarray(0.0), MU.at(1.7 * MU.x), 1.7 * MU.x, sums)
+    scaled = flow.velocity(jnp.asarray(0.0), MU.with_points(1.7 * MU.x), 1.7 * MU.x, sums)
     assert np.max(abs(scaled - 1.7 * v)) < 1e-14

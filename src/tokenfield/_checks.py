@@ -1,6 +1,6 @@
 """Front-door checks, shared by every room. Shapes are always checked; values only when they are known (not traced)."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,19 +10,25 @@ from jaxtyping import Array
 
 from tokenfield.errors import InputError
 
-# What a parameter may be. The annotations tell people and the spec how to read it; the checks below do the refusing,
-# in their own words, which is why nothing stricter is asserted at run time.
-Scalar = Annotated[Any, "scalar"]
-Vector = Annotated[Any, "vector"]
-Matrix = Annotated[Any, "matrix"]
-Whole = Annotated[Any, "whole"]
-Attention = Annotated[Any, "attention"]
-Attentions = Annotated[Any, "attentions"]
-
 
 def traced(tree: Any) -> bool:
     """Whether any leaf is being traced by jit, grad or vmap, so that its values cannot be looked at."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def under_jit() -> bool:
+    """Whether a program is being traced right now: then every new array is traced, whatever it is made of."""
+    return isinstance(jax.device_put(np.zeros(())), Tracer)
+
+
+def on_device(array: Any) -> Array:
+    """An array as JAX has it. (Unlike jnp.asarray this compiles nothing, not even a copy.)"""
+    return array if isinstance(array, jax.Array) else jax.device_put(np.asarray(array))
+
+
+def namespace(*arrays: Any) -> Any:
+    """numpy for arrays whose values are known, jax.numpy for others: what is computed once, on the host, compiles nothing."""
+    return jnp if traced(arrays) else np
 
 
 def batched(tree: Any) -> bool:
@@ -54,7 +60,15 @@ def real_array(name: str, value: Any, like: str = "an array of real numbers") ->
         raise InputError(
             f"Argument `{name}` has dtype {kind}, too coarse for a flow. Use float64, or float32 if asked."
         )
-    return array.astype(kind if kind == np.float32 else jnp.result_type(float))
+    return as_floats(array, kind if kind == np.float32 else jnp.result_type(float))
+
+
+def as_floats(array: Any, dtype: Any) -> Any:
+    """An array in another precision; one whose values are known is converted on the host, which compiles nothing."""
+    if array.dtype == dtype or traced(array):
+        return array.astype(dtype)
+    converted = np.asarray(array).astype(dtype)
+    return on_device(converted) if isinstance(array, jax.Array) else converted
 
 
 def finite(name: str, array: Any, what: str = "entry") -> Array:
@@ -69,7 +83,7 @@ def finite(name: str, array: Any, what: str = "entry") -> Array:
             raise InputError(
                 f"Argument `{name}` must be finite, but {at} is {values[where]}{more}. Remove or repair it."
             )
-    return jnp.asarray(array)
+    return on_device(array)
 
 
 def scalar(name: str, value: Any) -> Array:
@@ -118,7 +132,9 @@ def covariance(name: str, value: Any, d: int) -> Array:
             )
         if (least := np.linalg.eigvalsh(known)[0]) < -slack:
             raise InputError(f"Argument `{name}` must have no negative eigenvalue, but has {least:g}: no law has it.")
-    return 0.5 * (cov + cov.T)
+    if traced(cov):
+        return 0.5 * (cov + cov.T)
+    return on_device(0.5 * (np.asarray(cov) + np.asarray(cov).T))
 
 
 def _brief(value: Any) -> str:

@@ -1,22 +1,36 @@
-"""Lengths of vectors over the whole range of floating-point numbers, with gradients at zero."""
+"""Lengths of vectors over the whole range of floating-point numbers, with gradients at zero.
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float
+Known values are computed on the host with numpy, traced ones with jax.numpy: the formula is the same."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from tokenfield._checks import namespace
+from tokenfield._types import AnyArray
 
 
-def sizes(x: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
+def sizes(x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*batch"]:
     """|x| along the last axis: neither overflows nor underflows where |x| does not."""
-    m = jnp.max(jnp.abs(x), axis=-1, keepdims=True)
-    usable = (m > 0) & jnp.isfinite(m)
-    y = x / jnp.where(usable, m, 1.0)
-    squares = jnp.sum(y**2, axis=-1)
-    length = jnp.sqrt(jnp.where(squares > 0, squares, 1.0))
-    return jnp.where(squares > 0, jnp.where(usable, m, 1.0)[..., 0] * length, 0.0)
+    xp, x = _known(x)
+    m = xp.max(xp.abs(x), axis=-1, keepdims=True)
+    usable = (m > 0) & xp.isfinite(m)
+    y = x / xp.where(usable, m, 1.0)
+    squares = xp.sum(y**2, axis=-1)
+    length = xp.sqrt(xp.where(squares > 0, squares, 1.0))
+    return xp.where(squares > 0, xp.where(usable, m, 1.0)[..., 0] * length, 0.0).astype(x.dtype)
 
 
-def unit(x: Float[Array, "*batch d"]) -> Float[Array, "*batch d"]:
+def unit(x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*batch d"]:
     """x/|x|, and 0 where x is 0."""
-    m = jnp.max(jnp.abs(x), axis=-1, keepdims=True)
-    y = x / jnp.where(m > 0, m, 1.0)  # of length between 1 and √d, whatever x is
-    squares = jnp.sum(y**2, axis=-1, keepdims=True)
-    return jnp.where(squares > 0, y / jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
+    xp, x = _known(x)
+    m = xp.max(xp.abs(x), axis=-1, keepdims=True)
+    y = x / xp.where(m > 0, m, 1.0)  # of length between 1 and √d, whatever x is
+    squares = xp.sum(y**2, axis=-1, keepdims=True)
+    return xp.where(squares > 0, y / xp.sqrt(xp.where(squares > 0, squares, 1.0)), 0.0).astype(x.dtype)
+
+
+def _known(x: AnyArray) -> tuple[Any, Any]:
+    xp = namespace(x)
+    return xp, (np.asarray(x) if xp is np else x)

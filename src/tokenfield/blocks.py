@@ -1,18 +1,17 @@
 """Blocks beside attention: the MLP, and Fisher–Rao reweighting."""
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
-from tokenfield._checks import Matrix, Scalar, Vector
-from tokenfield.attention.base import AbstractDotProduct, apply
+from tokenfield._types import Matrix, Scalar, Vector
+from tokenfield.attention.base import AbstractAttention
+from tokenfield.attention.matrices import apply
 from tokenfield.errors import InputError, suggest
 from tokenfield.measures import Tokens
-from tokenfield.parameters import Parameter, fits, is_scheduled, matrix_parameter, parameter
+from tokenfield.parameters import Parameter, fits, matrix_parameter, parameter
 from tokenfield.summation import AbstractSummation
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "gelu": lambda x: jax.nn.gelu(x, approximate=False)}
@@ -22,7 +21,15 @@ class MLP(eqx.Module):
     r"""$x \mapsto W_2\,σ(W_1 x + b_1) + b_2$, token by token  [rigollet2025, section 2].
 
     Added to attention's field, a = Γ(x) + MLP(x); or `around` it, a = MLP(Γ(x)), as in W σ(Σ_j P_ij V(z_j - z_i))
-    [geshkovski2023]. W₁: (h, d), b₁: (h,), W₂: (d, h), b₂: (d,); left out, matrices are I and offsets 0.
+    [geshkovski2023].
+
+    **Arguments**
+
+    - `W1`: of shape (h, d), `b1`: (h,), `W2`: (d, h), `b2`: (d,); left out, matrices are I and offsets 0.
+    - `activation`: σ, one of "tanh", "relu", "gelu".
+    - `around`: whether the MLP acts on attention's field instead of beside it.
+
+    **Raises** `InputError` where the activation is unknown or a parameter is not finite.
 
     >>> MLP(activation="relu")(jnp.array([[-1.0, 2.0]])).tolist()
     [[0.0, 2.0]]
@@ -76,8 +83,14 @@ class FisherRao(eqx.Module):
     r"""Weights that grow where the energy does: $\dot w_i = λ w_i (φ(x_i) - \sum_j w_j φ(x_j))$,
     $φ(x) = \frac1β \int e^{β\langle x, y\rangle} dμ(y)$: with USA, Wasserstein–Fisher–Rao ascent of E_β  [rigollet2025].
 
-    Weights are carried as logarithms, so they stay positive and sum to 1. β is the attention's; in USA's scaled clock φ is
-    scaled too. At β = 0, φ(x) = <x, ∫y dμ>.
+    Weights are carried as logarithms, so they stay positive and sum to 1. β is the attention's, numbers Q, K and A included;
+    in USA's scaled clock φ is scaled too. At β = 0, φ(x) = <x, ∫y dμ>.
+
+    **Arguments**
+
+    - `rate`: λ.
+
+    **Raises** `InputError` where the rate is not finite; a flow refuses it beside attention without one number β.
 
     >>> import tokenfield as tkf
     >>> flow = tkf.Flow(tkf.Unnormalized(1.0), tkf.PostLN(), reweighting=FisherRao(rate=2.0))
@@ -91,16 +104,17 @@ class FisherRao(eqx.Module):
     def __init__(self, rate: Scalar = 1.0):
         self.rate = check.scalar("rate", rate)
 
-    def __call__(self, mu: Tokens, attention: Any, summation: AbstractSummation) -> Float[Array, " n"]:
+    def __call__(self, mu: Tokens, attention: AbstractAttention, summation: AbstractSummation) -> Float[Array, " n"]:
         """λ φ(x_i): the growth of log w_i, up to what all share."""
-        beta = attention.beta
-        sums = summation.exponential(beta * mu.x, mu.x, mu.x[:, :0], mu.w)
-        unit = beta if getattr(attention, "scaled", False) else 0.0
-        φ = jnp.exp(sums.shift - unit) * sums.total / jnp.where(beta == 0, 1.0, beta)
-        return self.rate * jnp.where(beta == 0, mu.x @ mu.mean, φ)
+        coupling = attention.coupling()
+        β = coupling.beta
+        sums = summation.exponential(β * mu.x, mu.x, mu.x[:, :0], mu.w)
+        φ = jnp.exp(sums.shift - coupling.log_unit) * sums.total / jnp.where(β == 0, 1.0, β)
+        return self.rate * jnp.where(β == 0, mu.x @ mu.mean, φ)
 
-    def check(self, attention: Any) -> None:
-        if not isinstance(attention, AbstractDotProduct) or attention.beta is None or is_scheduled(attention.beta):
-            raise InputError(
-                f"Fisher–Rao reweighting takes its β from attention with a constant one, not from {type(attention).__name__}."
-            )
+    def check(self, attention: AbstractAttention) -> None:
+        """Refuse attention without a β of its own."""
+        try:
+            attention.coupling()
+        except InputError as error:
+            raise InputError(f"Fisher–Rao reweighting takes its β from attention that has one. {error}") from None

@@ -1,6 +1,5 @@
 """The `tokenfield` command. Nothing here loads JAX until there is something to compute."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,7 +55,6 @@ def run(
 
     loaded = Spec.load(spec, overrides or ())
     _make_folder(out)
-    _keep_compiled_programs()
     _write(loaded.run(), loaded, out)
 
 
@@ -80,7 +78,6 @@ def demo(out: Out = Path("out/demo")) -> None:
     from tokenfield.spec import Spec
 
     _make_folder(out)
-    _keep_compiled_programs()
     loaded = Spec.from_dict(SPEC)
     narrator = Narrator()
     typer.echo(narrator.opening)
@@ -105,23 +102,6 @@ def _write(result: Any, spec: Any, out: Path) -> None:
         typer.echo(f"picture: {result.plot(out / 'run.png')}")
     if spec.output.animation:
         typer.echo(f"movie:   {result.animate(out / 'run.mp4')}")
-
-
-def _keep_compiled_programs() -> None:
-    """Keep compiled programs in the user's cache folder, so that a second run starts at once."""
-    import jax
-
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        jax.config.update("jax_compilation_cache_dir", str(_cache_folder() / "tokenfield" / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
-def _cache_folder() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def main() -> None:

@@ -8,14 +8,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
-from tokenfield._checks import Scalar
-from tokenfield.attention import AbstractAttention, Krause, MeanShift, Softmax, Unnormalized
+from tokenfield._compile import compiled
+from tokenfield._types import Matrix, Number, Numbers, Scalar, no_type_check
+from tokenfield.attention import AbstractAttention, Coupling, Krause, MeanShift, Softmax, Unnormalized
 from tokenfield.attention.base import TOLERANCE, Points, as_dtype, query_points, refuse_overflow, requested
+from tokenfield.attention.reductions import with_energy
 from tokenfield.blocks import MLP, FisherRao
 from tokenfield.errors import InputError
+from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import AbstractMeasure, Tokens
-from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN, Rescaled
-from tokenfield.parameters import PerLayer, at_layer, at_time, scheduled
+from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN
+from tokenfield.parameters import at_layer, at_time, is_scheduled, scheduled
 from tokenfield.summation import AbstractSummation, choose
 
 
@@ -23,8 +26,16 @@ class Flow(eqx.Module):
     """How a measure moves: attention makes the field, normalization says how tokens answer it; an MLP, a reweighting and
     noise may stand beside them.
 
-    **Arguments** `attention`, `normalization` (Free when left out), `mlp`, `reweighting`; `kappa`: noise √(2/κ) dW, on the
-    sphere or in R^d as the normalization has it; none when left out  [rigollet2025, section 7].
+    **Arguments**
+
+    - `attention`: Γ, such as `Softmax(beta=9.0)`.
+    - `normalization`: such as `PostLN()`; `Free()` when left out.
+    - `mlp`: an `MLP` beside or around attention.
+    - `reweighting`: a `FisherRao`, with which weights evolve.
+    - `kappa`: noise √(2/κ) dW, on the sphere or in R^d as the normalization has it; none when left out
+      [rigollet2025, section 7].
+
+    **Raises** `InputError` where a part is not of its kind, or κ is not positive.
 
     >>> Flow(Softmax(beta=9.0), PostLN())
     Flow: Softmax(beta=9) attention, PostLN normalization
@@ -36,14 +47,15 @@ class Flow(eqx.Module):
     reweighting: FisherRao | None
     kappa: Float[Array, ""] | None
 
+    @no_type_check
     def __init__(
         self,
-        attention: Any,
-        normalization: Any = None,
+        attention: AbstractAttention,
+        normalization: AbstractNormalization | None = None,
         *,
-        mlp: Any = None,
-        reweighting: Any = None,
-        kappa: Scalar = None,
+        mlp: MLP | None = None,
+        reweighting: FisherRao | None = None,
+        kappa: Number | None = None,
     ):
         normalization = Free() if normalization is None else normalization
         _require(attention, AbstractAttention, "A Flow starts with an attention such as Softmax(beta=9.0)")
@@ -92,9 +104,11 @@ class Flow(eqx.Module):
             return a
         return self.mlp(a) if self.mlp.around else a + self.mlp(x)
 
+    # What a flow can do, asked here and nowhere else.
+
     def jumps(self) -> list[Array]:
         """Times at which the flow changes abruptly."""
-        return self.normalization.jumps() + [part.jumps for part in scheduled(self) if isinstance(part, PerLayer)]
+        return self.normalization.jumps() + [jump for part in scheduled(self) for jump in part.jumps()]
 
     @property
     def rotates(self) -> bool:
@@ -102,20 +116,48 @@ class Flow(eqx.Module):
         plain = self.mlp is None and self.kappa is None
         return plain and self.normalization.isotropic and self.attention.isotropic
 
-    def sums(
-        self, mu: Tokens, points: Points, summation: Any, tolerance: Any, *, run: bool = False
+    @property
+    def timeless(self) -> bool:
+        """Whether the flow is the same at all times."""
+        return not scheduled(self) and self.normalization.timeless
+
+    @property
+    def own_term_is_radial(self) -> bool:
+        """Whether a token's own term is radial and does not move it."""
+        return self.attention.own_term_is_radial and self.normalization.tangential and self.mlp is None
+
+    def coupling(self) -> Coupling:
+        """The numbers β and V of softmax or unnormalized attention whose matrices are multiples of the identity: the one
+        place that knows "the β of this flow". Refused where there is none."""
+        return self.attention.coupling()
+
+    def coupling_if_any(self) -> Coupling | None:
+        """The same, or None."""
+        try:
+            return self.coupling()
+        except InputError:
+            return None
+
+    def interaction(self, f: Float[Array, "*batch size"], basis: AbstractHarmonics) -> Float[Array, "*batch"]:
+        """∬ W dμ dμ of a density with coefficients f, where attention is the gradient of ∫ W(x, y) dμ(y)."""
+        if scheduled(self):
+            raise InputError("A flow that changes with depth has no energy of its own. Give its parameters one value.")
+        return with_energy(self.attention).interaction(f, basis)
+
+    def summation(
+        self, mu: Tokens, points: Points, asked: str | AbstractSummation | None, tolerance: Any
     ) -> AbstractSummation:
         """The summation that serves this flow on these tokens, at query points or (None) at the tokens themselves, with
-        an error of at most `tolerance` in every row. `run`: for a whole run, which may go on in other coordinates."""
-        isotropic = run and self.rotates
-        turning = isinstance(self.normalization, Rescaled) and getattr(self.attention, "A", None) is not None
-        unit = self.normalization.reads_directions
-        request = requested(self.attention, mu, points, tolerance, unit=unit, isotropic=isotropic)
-        return choose(summation, dataclasses.replace(request, scores=None) if turning else request)
+        an error of at most `tolerance` in every row: the one asked for, or the cheapest."""
+        request = requested(self.attention, mu, points, tolerance, unit=self.normalization.reads_directions)
+        if request.scores is not None:
+            request = dataclasses.replace(request, scores=self.normalization.scores(self.attention, mu.d))
+        return choose(asked, request)
 
     # The front doors.
 
-    def settle(self, mu: Any) -> Tokens:
+    @no_type_check
+    def settle(self, mu: AbstractMeasure) -> Tokens:
         """Tokens that this flow can move, checked: sizes fit, directions exist where they are needed."""
         refuse_non_measures(mu)
         if not isinstance(mu, Tokens):
@@ -141,12 +183,32 @@ class Flow(eqx.Module):
     def __repr__(self) -> str:
         extra = "".join(f", {describe(part)}" for part in (self.mlp, self.reweighting) if part is not None)
         if self.kappa is not None:
-            extra += f", noise {_told('kappa', self.kappa)}"
+            extra += f", noise {_described('kappa', self.kappa)}"
         return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization{extra}"
 
 
-def velocity(flow: Any, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any = None) -> Array:
-    """ẋ of every token under the flow, shape (n, d); or, with `x` of shape (m, d) or (d,), the velocity field there.
+@no_type_check
+def velocity(
+    flow: Flow,
+    mu: Tokens,
+    x: Numbers | None = None,
+    *,
+    t: Number = 0.0,
+    summation: str | AbstractSummation | None = None,
+) -> Array:
+    """The velocity $v_μ(x)$ of a flow.
+
+    **Arguments**
+
+    - `flow`: what moves.
+    - `mu`: the tokens that generate the field.
+    - `x`: points of shape (m, d), or (d,) for one; left out, the tokens themselves.
+    - `t`: the time, which matters where parameters change with depth.
+    - `summation`: how sums over tokens are computed; chosen by cost when left out.
+
+    **Returns** the velocities, in the shape of the points.
+
+    **Raises** `InputError` where the parts do not fit, or the field leaves the range of floating-point numbers.
 
     >>> import tokenfield as tkf
     >>> two = tkf.Tokens([[1.0, 0.0], [0.0, 1.0]])
@@ -156,16 +218,16 @@ def velocity(flow: Any, mu: Any, x: Any = None, *, t: Any = 0.0, summation: Any 
     _require(flow, Flow, "velocity(flow, mu) needs a Flow first, e.g. tkf.sa(beta=9.0)")
     mu = flow.settle(mu)
     points = query_points(mu, x)
-    at = None if x is None else flow.normalization.settle(Tokens(jnp.atleast_2d(points))).x
+    where = None if x is None else flow.normalization.settle(Tokens(jnp.atleast_2d(points))).x
     flow = as_dtype(flow, mu.x.dtype)
-    sums = flow.sums(mu, at, summation, TOLERANCE)
-    v = _velocity(flow, check.scalar("t", t).astype(mu.x.dtype), mu, at, sums)
+    sums = flow.summation(mu, where, summation, TOLERANCE)
+    v = _velocity(flow, check.as_floats(check.scalar("t", t), mu.x.dtype), mu, where, sums)
     return refuse_overflow(v.reshape(points.shape), flow.attention)
 
 
-@eqx.filter_jit
-def _velocity(flow: Flow, t: Array, mu: Tokens, at: Points, summation: AbstractSummation) -> Array:
-    return flow.velocity(t, mu, at, summation)
+@compiled
+def _velocity(flow: Flow, t: Array, mu: Tokens, x: Points, summation: AbstractSummation) -> Array:
+    return flow.velocity(t, mu, x, summation)
 
 
 def refuse_non_measures(mu: Any) -> None:
@@ -187,10 +249,17 @@ def _inverse_noise(kappa: Any) -> Float[Array, ""] | None:
     return number
 
 
-def sa(beta: Any = 1.0, *, kappa: Any = None, **parameters: Any) -> Flow:
+def sa(beta: Scalar = 1.0, *, kappa: Number | None = None, **parameters: Matrix) -> Flow:
     r"""Self-attention on the sphere: $\dot x_i = P_{x_i} \sum_j w_j e^{\beta\langle x_i, x_j\rangle} x_j / Z_i$.
 
-    [rigollet2025, equation (SA)]. Q, K, V or A as for `Softmax`; `kappa` adds noise √(2/κ) dW.
+    [rigollet2025, equation (SA)].
+
+    **Arguments**
+
+    - `beta`, and `Q`, `K`, `V` or `A`: as for `Softmax`.
+    - `kappa`: noise √(2/κ) dW; none when left out.
+
+    **Returns** `Flow(Softmax(beta, ...), PostLN())`.
 
     >>> sa(9.0)
     Flow: Softmax(beta=9) attention, PostLN normalization
@@ -198,32 +267,51 @@ def sa(beta: Any = 1.0, *, kappa: Any = None, **parameters: Any) -> Flow:
     return Flow(Softmax(beta, **parameters), PostLN(), kappa=kappa)
 
 
-def usa(beta: Any = 1.0, *, kappa: Any = None, **parameters: Any) -> Flow:
+def usa(beta: Scalar = 1.0, *, kappa: Number | None = None, scaled: bool = False, **parameters: Matrix) -> Flow:
     r"""Unnormalized self-attention on the sphere: $\dot x_i = P_{x_i} \sum_j w_j e^{\beta\langle x_i, x_j\rangle} x_j$.
 
-    [rigollet2025, equation (USA)]; the gradient ascent of the energy E_β. Q, K, V, A, `scaled` as for `Unnormalized`;
-    `kappa` adds noise √(2/κ) dW.
+    [rigollet2025, equation (USA)]; the gradient ascent of the energy E_β.
+
+    **Arguments**
+
+    - `beta`, `scaled`, and `Q`, `K`, `V` or `A`: as for `Unnormalized`.
+    - `kappa`: noise √(2/κ) dW; none when left out.
+
+    **Returns** `Flow(Unnormalized(beta, ...), PostLN())`.
 
     >>> usa(9.0, scaled=True)
     Flow: Unnormalized(beta=9, scaled) attention, PostLN normalization
     """
-    return Flow(Unnormalized(beta, **parameters), PostLN(), kappa=kappa)
+    return Flow(Unnormalized(beta, scaled=scaled, **parameters), PostLN(), kappa=kappa)
 
 
-def kuramoto(coupling: Any = 1.0, *, kappa: Any = None) -> Flow:
+def kuramoto(coupling: Number = 1.0, *, kappa: Number | None = None) -> Flow:
     r"""Identical Kuramoto oscillators: $\dot θ_i = -\text{coupling} \sum_j w_j \sin(θ_i - θ_j)$, which is USA at β = 0.
 
     [rigollet2025, section 3.3]. In any dimension; d = 2 is the classical model.
 
+    **Arguments**
+
+    - `coupling`: the strength of the coupling.
+    - `kappa`: noise √(2/κ) dW; none when left out.
+
+    **Returns** `Flow(Unnormalized(0.0, V=coupling), PostLN())`.
+
     >>> kuramoto()
     Flow: Unnormalized(beta=0) attention, PostLN normalization
     """
-    coupling = None if isinstance(coupling, int | float) and coupling == 1 else check.scalar("coupling", coupling)
-    return Flow(Unnormalized(0.0, V=coupling), PostLN(), kappa=kappa)
+    V = None if isinstance(coupling, int | float) and coupling == 1 else check.scalar("coupling", coupling)
+    return Flow(Unnormalized(0.0, V=V), PostLN(), kappa=kappa)
 
 
-def krause(P: Any) -> Flow:
+def krause(P: Matrix) -> Flow:
     r"""The Krause model in R^d with fixed weights: $\dot x_i = \sum_j P_{ij} (x_j - x_i)$, P row-stochastic.
+
+    **Arguments**
+
+    - `P`: as for `Krause`.
+
+    **Returns** `Flow(Krause(P), Free())`.
 
     >>> krause([[0.5, 0.5], [0.5, 0.5]])
     Flow: Krause(P: 2×2) attention, Free normalization
@@ -231,11 +319,17 @@ def krause(P: Any) -> Flow:
     return Flow(Krause(P), Free())
 
 
-def mean_shift(beta: Any = 1.0, data: Any = None, *, sphere: bool = False) -> Flow:
+def mean_shift(beta: Scalar = 1.0, data: Matrix = None, *, sphere: bool = False) -> Flow:
     r"""Mean-shift with a Gaussian kernel of precision β: $\dot x_i = ∇ \log \int e^{-\beta|x_i - y|^2/2} dμ(y)$.
 
-    Blurring (μ moves with the tokens), or with fixed `data` of shape (m, d). In R^d, or on the sphere, where the blurring
-    kind is β times SA.
+    Blurring (μ moves with the tokens), or with fixed data. On the sphere the blurring kind is β times SA.
+
+    **Arguments**
+
+    - `beta`, `data`: as for `MeanShift`.
+    - `sphere`: whether tokens live on the sphere; else in R^d.
+
+    **Returns** `Flow(MeanShift(beta, data), Free())`, or the same with `PostLN()`.
 
     >>> mean_shift(9.0, sphere=True)
     Flow: MeanShift(beta=9) attention, PostLN normalization
@@ -245,24 +339,24 @@ def mean_shift(beta: Any = 1.0, data: Any = None, *, sphere: bool = False) -> Fl
 
 def describe(module: eqx.Module) -> str:
     """A short name of a part: Softmax(beta=9, V=-1·I)."""
-    parts = [_told(name, getattr(module, name)) for name in module.__dataclass_fields__]
+    parts = [_described(name, getattr(module, name)) for name in module.__dataclass_fields__]
     parts = [part for part in parts if part]
     return type(module).__name__ + (f"({', '.join(parts)})" if parts else "")
 
 
-def _told(name: str, value: Any) -> str | None:
+def _described(name: str, value: Any) -> str | None:
     if value is None or value is False:
         return None
     if value is True:
         return name
-    if isinstance(value, PerLayer):
-        return f"{name}: {len(value.values)} layers"
+    if is_scheduled(value):
+        return value.describe(name)
     if isinstance(value, AbstractAttention):
         return describe(value)
     if isinstance(value, tuple):
         return ", ".join(describe(part) for part in value)
     if not eqx.is_array(value):
-        return f"{name}(t)" if isinstance(value, eqx.Module) else f"{name}={value}"
+        return f"{name}={value}"
     if value.ndim:
         return f"{name}: {'×'.join(map(str, value.shape))}"
     number = "traced" if check.traced(value) else f"{float(value):g}"

@@ -1,5 +1,6 @@
-"""Parameters that change with depth: functions of time, or one value a layer (no weight sharing)."""
+"""Parameters that change with depth: functions of time, or one value per layer (no weight sharing)."""
 
+import abc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,51 +11,109 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._types import Number, Numbers
 from tokenfield.errors import InputError
 
 Parameter = Any
 """An array; a `Schedule` or `PerLayer` where it changes with depth; None where it is the identity."""
 
 
-class Schedule(eqx.Module):
+class AbstractChanging(eqx.Module):
+    """A parameter that changes with depth."""
+
+    @abc.abstractmethod
+    def value(self, t: Float[Array, ""]) -> Array:
+        """Its value at time t."""
+
+    @abc.abstractmethod
+    def layer(self, k: Int[Array, ""], t: Float[Array, ""]) -> Array:
+        """Its value in layer k, which begins at time t."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one value."""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether every value is one number."""
+        return self.shape == ()
+
+    @property
+    def depth(self) -> int | None:
+        """For how many layers there are values; None where there is no limit."""
+        return None
+
+    def jumps(self) -> list[Array]:
+        """Times at which it changes abruptly."""
+        return []
+
+    def describe(self, name: str) -> str:
+        """How a flow tells of it."""
+        return f"{name}(t)"
+
+
+class Schedule(AbstractChanging):
     """A parameter as a function of time, e.g. `Softmax(beta=lambda t: 9 * jnp.exp(-t))`, which makes one by itself.
 
-    >>> float(Schedule(lambda t: 2 * t).at(jnp.asarray(3.0)))
+    **Arguments**
+
+    - `function`: from the time to the parameter, written with jax.numpy.
+
+    >>> float(Schedule(lambda t: 2 * t).value(jnp.asarray(3.0)))
     6.0
     """
 
-    function: Callable
+    function: Callable[[Array], Array | float]
 
-    def at(self, t: Float[Array, ""]) -> Array:
+    def value(self, t: Float[Array, ""]) -> Array:
         return jnp.asarray(self.function(t))
+
+    def layer(self, k: Int[Array, ""], t: Float[Array, ""]) -> Array:
+        return self.value(t)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return jax.eval_shape(self.at, jax.ShapeDtypeStruct((), float)).shape
+        return jax.eval_shape(self.value, jax.ShapeDtypeStruct((), float)).shape
 
 
-class PerLayer(eqx.Module):
-    """A parameter with one value a layer: `values` has one more leading dimension. `layers` takes layer k's; `evolve`
-    holds layer k's during [k·step, (k+1)·step) and steps exactly onto the changes.
+class PerLayer(AbstractChanging):
+    """A parameter with one value per layer. `layers` takes layer k's; `evolve` holds layer k's during [k·step, (k+1)·step) and
+    steps exactly onto the changes.
 
     An array with one dimension more than expected makes one by itself: `Softmax(Q=Qs)` with Qs of shape (L, k, d).
 
-    >>> PerLayer([1.0, 4.0, 9.0]).at(jnp.asarray(1.5)).item()
+    **Arguments**
+
+    - `values`: the values along the first axis, layer by layer.
+    - `step`: the length of time of a layer.
+
+    **Raises** `InputError` where there is no value, or one that is not finite.
+
+    >>> PerLayer([1.0, 4.0, 9.0]).value(jnp.asarray(1.5)).item()
     4.0
     """
 
     values: Float[Array, "L *shape"]
     step: Float[Array, ""]
 
-    def __init__(self, values: Any, step: Any = 1.0):
+    def __init__(self, values: Numbers, step: Number = 1.0):
         self.values = check.finite("values", check.real_array("values", values))
         if self.values.ndim == 0 or len(self.values) == 0:
-            raise InputError("PerLayer needs one value a layer, along the first axis of `values`.")
+            raise InputError("PerLayer needs one value per layer, along the first axis of `values`.")
         self.step = check.scalar("step", check.number("step", step, positive=True))
 
     @staticmethod
     def gaussian(depth: int, rows: int, columns: int, *, scale: float | None = None, seed: int = 0) -> "PerLayer":
-        """Independent N(0, scale²) entries, scale = 1/√columns by default: a random Transformer's weights.
+        """Independent N(0, scale²) entries: a random Transformer's weights.
+
+        **Arguments**
+
+        - `depth`, `rows`, `columns`: the shape of the values.
+        - `scale`: the standard deviation, 1/√columns when left out.
+        - `seed`: the seed of the random numbers.
+
+        **Returns** a `PerLayer` with values of shape (depth, rows, columns).
 
         >>> PerLayer.gaussian(100, 8, 8, seed=1).values.shape
         (100, 8, 8)
@@ -62,44 +121,45 @@ class PerLayer(eqx.Module):
         size = 1 / np.sqrt(columns) if scale is None else scale
         return PerLayer(size * jax.random.normal(jax.random.key(seed), (depth, rows, columns)))
 
-    def layer(self, k: Int[Array, ""]) -> Array:
-        return self.values[k]
-
-    def at(self, t: Float[Array, ""]) -> Array:
+    def value(self, t: Float[Array, ""]) -> Array:
         return self.values[jnp.clip(jnp.floor(t / self.step).astype(int), 0, len(self.values) - 1)]
+
+    def layer(self, k: Int[Array, ""], t: Float[Array, ""]) -> Array:
+        return self.values[k]
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.values.shape[1:]
 
     @property
-    def jumps(self) -> Float[Array, " changes"]:
-        return self.step * jnp.arange(1, len(self.values))
+    def depth(self) -> int | None:
+        return len(self.values)
+
+    def jumps(self) -> list[Array]:
+        return [self.step * jnp.arange(1, len(self.values))]
+
+    def describe(self, name: str) -> str:
+        return f"{name}: {len(self.values)} layers"
 
 
 def is_scheduled(node: Any) -> bool:
-    return isinstance(node, Schedule | PerLayer)
+    """Whether a parameter changes with depth."""
+    return isinstance(node, AbstractChanging)
 
 
-def scheduled(tree: Any) -> list[Any]:
-    """All schedules in a pytree."""
+def scheduled(tree: Any) -> list[AbstractChanging]:
+    """All parameters in a pytree that change with depth."""
     return [node for node in jax.tree.leaves(tree, is_leaf=is_scheduled) if is_scheduled(node)]
 
 
 def at_time(tree: Any, t: Float[Array, ""]) -> Any:
-    """The tree with every schedule replaced by its value at time t."""
-    return jax.tree.map(lambda node: node.at(t) if is_scheduled(node) else node, tree, is_leaf=is_scheduled)
+    """The tree with every parameter that changes replaced by its value at time t."""
+    return jax.tree.map(lambda node: node.value(t) if is_scheduled(node) else node, tree, is_leaf=is_scheduled)
 
 
 def at_layer(tree: Any, k: Int[Array, ""], t: Float[Array, ""]) -> Any:
-    """The tree with every schedule replaced by its value in layer k, which begins at time t."""
-
-    def value(node: Any) -> Any:
-        if isinstance(node, PerLayer):
-            return node.layer(k)
-        return node.at(t) if isinstance(node, Schedule) else node
-
-    return jax.tree.map(value, tree, is_leaf=is_scheduled)
+    """The tree with every parameter that changes replaced by its value in layer k, which begins at time t."""
+    return jax.tree.map(lambda node: node.layer(k, t) if is_scheduled(node) else node, tree, is_leaf=is_scheduled)
 
 
 def parameter(name: str, value: Any, ndim: int | tuple[int, ...], what: str) -> Parameter:
@@ -108,24 +168,24 @@ def parameter(name: str, value: Any, ndim: int | tuple[int, ...], what: str) -> 
     if value is None or is_scheduled(value):
         return value
     if callable(value) and not isinstance(value, jax.Array | np.ndarray):
-        return Schedule(value)
+        return Schedule(value)  # pyright: ignore[reportArgumentType]
     array = check.real_array(name, value, like=what)
     if array.ndim in allowed:
         return check.finite(name, array)
     if array.ndim == max(allowed) + 1:
         return PerLayer(check.finite(name, array))
     raise InputError(
-        f"Argument `{name}` must be {what} (or one a layer, along a first axis), but has shape {array.shape}."
+        f"Argument `{name}` must be {what} (or one per layer, along a first axis), but has shape {array.shape}."
     )
 
 
 def number_parameter(name: str, value: Any) -> Parameter:
-    """One number, a function of t, or one number a layer."""
+    """One number, a function of t, or one number per layer."""
     return parameter(name, value, 0, "one number")
 
 
 def matrix_parameter(name: str, value: Any) -> Parameter:
-    """A matrix, a number c for c·I, None for I; a function of t, or one matrix a layer."""
+    """A matrix, a number c for c·I, None for I; a function of t, or one matrix per layer."""
     return parameter(name, value, (0, 2), "a matrix of shape (rows, d), a number c for c·I, or None for I")
 
 

@@ -1,23 +1,30 @@
 """What a run has to say for itself."""
 
+import functools
 import math
+from typing import Any
 
 import numpy as np
 
 from tokenfield import observe
-from tokenfield.attention import Unnormalized
 from tokenfield.measures import AbstractDensity, AbstractMeasure, Equiangular, Gaussian, Tokens
-from tokenfield.observe.energies import energy_beta
-from tokenfield.parameters import scheduled
+from tokenfield.observe.energies import energy_beta, free_energies
 from tokenfield.status import Status
 from tokenfield.trajectory import Trajectory
+
+Line = tuple[str, str]
+"""A word and what there is to say about it."""
 
 LARGEST_TOLD = 20_000
 """Tokens up to which clusters are counted for the story where the count visits pairs: beyond three dimensions."""
 
 
 def story(run: Trajectory) -> str:
-    """A few lines that tell what moved, how it was solved and what came of it."""
+    """A few lines that tell what moved, how it was solved and what came of it; of a batch, of all its runs."""
+    return _many(run) if run.batch else _one(run)
+
+
+def _one(run: Trajectory) -> str:
     how = run.provenance
     lines = [
         f"Trajectory of {_measure(run[0])}",
@@ -25,7 +32,7 @@ def story(run: Trajectory) -> str:
         f"  time     {float(run.times[0]):g} to {float(run.times[-1]):.6g}, {len(run)} states saved; "
         f"{run.status.name.lower()}",
         f"  solver   {_solver(run)}, {_sums(how.summation)}{run.states.dtype}",
-        *(f"  {name:<8} {told}" for name, told in _changes(run)),
+        *(f"  {name:<8} {text}" for name, text in changes(run.states, run)),
     ]
     if how.accuracy is not None:
         lines.append(f"  accuracy velocities at the end agree with dense sums in float64 to {how.accuracy:.0e}")
@@ -33,12 +40,12 @@ def story(run: Trajectory) -> str:
         lines.append(f"  note     {run.message}")
     if math.isfinite(how.seconds):
         seeds = {"seed": how.seed, "seed of the noise": how.noise}
-        told = "".join(f", {name} {seed}" for name, seed in seeds.items() if seed is not None)
-        lines.append(f"  took     {how.seconds:.3g} s, {how.created}{told}")
+        known = "".join(f", {name} {seed}" for name, seed in seeds.items() if seed is not None)
+        lines.append(f"  took     {how.seconds:.3g} s, {how.created}{known}")
     return "\n".join(lines)
 
 
-def story_of_many(runs: Trajectory) -> str:
+def _many(runs: Trajectory) -> str:
     """A few lines about a batch: how many runs of what, how they ended, what they cost."""
     how, shape = runs.provenance, " × ".join(map(str, runs.batch))
     first, last = (runs.member(*[i] * len(runs.batch)) for i in (0, -1))
@@ -58,17 +65,17 @@ def story_of_many(runs: Trajectory) -> str:
 
 
 def _flows(first: Trajectory, last: Trajectory) -> str:
-    told = [
+    ends = [
         str(run.flow).removeprefix("Flow: ") if run.flow is not None else "not one of the library"
         for run in (first, last)
     ]
-    return told[0] if told[0] == told[1] else f"{told[0]}; to {told[1]}"
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]}; to {ends[1]}"
 
 
 def _endings(runs: Trajectory) -> str:
     """How many ended how, and those that ended early when."""
     codes, reached = np.ravel(np.asarray(runs.code)), np.ravel(np.asarray(runs.reached))
-    told = []
+    endings = []
     for code in np.unique(codes):
         times = reached[codes == code]
         when = (
@@ -76,8 +83,8 @@ def _endings(runs: Trajectory) -> str:
             if code == Status.COMPLETED
             else f" at t = {times.min():.6g}" + (f" to {times.max():.6g}" if times.max() > times.min() else "")
         )
-        told.append(f"{len(times)} {Status(int(code)).name.lower()}{when}")
-    return ", ".join(told)
+        endings.append(f"{len(times)} {Status(int(code)).name.lower()}{when}")
+    return ", ".join(endings)
 
 
 def _steps(runs: Trajectory) -> str:
@@ -92,10 +99,10 @@ def _solver(run: Trajectory) -> str:
     return f"{how.solver}, rtol {how.rtol:g}: {int(run.steps)} steps ({int(run.rejected)} rejected)"
 
 
-def _sums(told: str) -> str:
+def _sums(summation: str) -> str:
     """ "dense sums, ", "circle sums with 96 modes, "; nothing where none were needed."""
-    name, _, rest = told.partition(", ")
-    return f"{name} sums{f' with {rest}' if rest else ''}, " if told else ""
+    name, _, rest = summation.partition(", ")
+    return f"{name} sums{f' with {rest}' if rest else ''}, " if summation else ""
 
 
 def _measure(mu: AbstractMeasure) -> str:
@@ -104,25 +111,21 @@ def _measure(mu: AbstractMeasure) -> str:
     return repr(mu).removeprefix("Tokens(").removesuffix(")").replace("n=", "n = ").replace("d=", "d = ")
 
 
-def _changes(run: Trajectory) -> list[tuple[str, str]]:
-    """What the measure looked like at the start and at the end."""
-    tell = {Equiangular: _cosine, Gaussian: _covariance}
-    if isinstance(run.states, AbstractDensity):
-        return _density(run)
-    return tell.get(type(run.states), _tokens)(run)
+@functools.singledispatch
+def changes(states: Any, run: Trajectory) -> list[Line]:
+    """What the measure looked like at the start and at the end. A kind of measure may have words of its own; else its
+    `quantities` are told."""
+    ends = lambda name: [float(np.ravel(np.asarray(getattr(states, name)))[i]) for i in (0, -1)]
+    return [(name, "from {:.6g} to {:.6g}".format(*ends(name))) for name in states.quantities]
 
 
-def _cosine(run: Trajectory) -> list[tuple[str, str]]:
-    gaps = [float(run.log_gap[i]) / math.log(10) for i in (0, -1)]
-    told = [
-        (
-            "cosine",
-            f"from {float(run.rho[0]):.6g} to {float(run.rho[-1]):.6g}; 1 - ρ from {_power(gaps[0])} to {_power(gaps[1])}",
-        )
-    ]
-    if float(run.r[-1]) != float(run.r[0]):
-        told.append(("length", f"r from {float(run.r[0]):.4g} to {float(run.r[-1]):.4g}"))
-    return told
+@changes.register
+def _cosine(states: Equiangular, run: Trajectory) -> list[Line]:
+    gaps = [float(states.log_gap[i]) / math.log(10) for i in (0, -1)]
+    rho = [float(states.rho[i]) for i in (0, -1)]
+    cosine = f"from {rho[0]:.6g} to {rho[1]:.6g}; 1 - ρ from {_power(gaps[0])} to {_power(gaps[1])}"
+    r = [float(states.r[i]) for i in (0, -1)]
+    return [("cosine", cosine)] + ([("length", f"r from {r[0]:.4g} to {r[1]:.4g}")] if r[0] != r[1] else [])
 
 
 def _power(exponent: float) -> str:
@@ -130,12 +133,14 @@ def _power(exponent: float) -> str:
     return f"{10**exponent:.4g}" if exponent > -300 else f"10^{exponent:.1f}"
 
 
-def _covariance(run: Trajectory) -> list[tuple[str, str]]:
-    spectra = ["(" + ", ".join(f"{value:.4g}" for value in np.asarray(run.spectrum[i])[:5]) + ")" for i in (0, -1)]
-    ranks = [int(run.states.rank()[i]) for i in (0, -1)]
+@changes.register
+def _covariance(states: Gaussian, run: Trajectory) -> list[Line]:
+    values, mean = np.asarray(states.spectrum), np.asarray(states.mean)
+    spectra = ["(" + ", ".join(f"{value:.4g}" for value in values[i][:5]) + ")" for i in (0, -1)]
+    ranks = [int(states.rank()[i]) for i in (0, -1)]
     return [
         ("spectrum", f"of Σ from {spectra[0]} to {spectra[1]}"),
-        ("rank", f"from {ranks[0]} to {ranks[1]}; |mean| from {_size(run.mean[0])} to {_size(run.mean[-1])}"),
+        ("rank", f"from {ranks[0]} to {ranks[1]}; |mean| from {_size(mean[0])} to {_size(mean[-1])}"),
     ]
 
 
@@ -143,36 +148,35 @@ def _size(vector: object) -> str:
     return f"{float(np.linalg.norm(np.asarray(vector))):.4g}"
 
 
-def _density(run: Trajectory) -> list[tuple[str, str]]:
-    told = [
-        ("order", f"R = |∫x dμ| from {float(run.order[0]):.6g} to {float(run.order[-1]):.6g}"),
-        ("entropy", f"from {float(run.entropy[0]):.4g} to {float(run.entropy[-1]):.4g}"),
+@changes.register
+def _density(states: AbstractDensity, run: Trajectory) -> list[Line]:
+    along = lambda name: np.asarray(getattr(states, name))
+    order, entropy = along("order"), along("entropy")
+    lines = [
+        ("order", f"R = |∫x dμ| from {order[0]:.6g} to {order[-1]:.6g}"),
+        ("entropy", f"from {entropy[0]:.4g} to {entropy[-1]:.4g}"),
     ]
-    if run.flow is not None and isinstance(run.flow.attention, Unnormalized) and not scheduled(run.flow):
-        F = np.asarray(run.states.free_energy(run.flow))
-        told.append(("energy", f"free energy from {F[0]:.6g} to {F[-1]:.6g}"))
-    drift, tail = float(np.max(abs(np.asarray(run.mass) - 1))), float(np.max(np.asarray(run.tail)))
-    told.append(
-        (
-            "checks",
-            f"mass to {drift:.0e}, least value {float(np.min(np.asarray(run.least))):.2g}, spectrum's tail {tail:.0e}",
-        )
-    )
-    return told
+    F = free_energies(run)
+    if F is not None:
+        lines.append(("energy", f"free energy from {F[0]:.6g} to {F[-1]:.6g}"))
+    drift, tail, least = np.max(abs(along("mass") - 1)), np.max(along("tail")), np.min(along("least"))
+    lines.append(("checks", f"mass to {drift:.0e}, least value {least:.2g}, spectrum's tail {tail:.0e}"))
+    return lines
 
 
-def _tokens(run: Trajectory) -> list[tuple[str, str]]:
-    told, first, last = [], run[0], run.final
+@changes.register
+def _tokens(states: Tokens, run: Trajectory) -> list[Line]:
+    lines, first, last = [], run[0], run.final
     if first.n > 1 and min(float(first.radii.min()), float(last.radii.min())) > 0:
         before, after = float(observe.mean_overlap(first)), float(observe.mean_overlap(last))
-        told.append(("overlap", f"mean cosine of two tokens from {before:.3f} to {after:.3f}"))
+        lines.append(("overlap", f"mean cosine of two tokens from {before:.3f} to {after:.3f}"))
         if first.n <= LARGEST_TOLD or first.d <= 3:
             before, after = observe.clusters(first), observe.clusters(last)
-            told.append(("clusters", f"{len(before)} at first, then {after}"))
+            lines.append(("clusters", f"{len(before)} at first, then {after}"))
     if run.mergers is not None:
-        told.append(("mergers", repr(run.mergers)))
+        lines.append(("mergers", repr(run.mergers)))
     beta = energy_beta(run)
     if beta is not None and (first.n <= LARGEST_TOLD or first.d <= 3) and np.allclose(np.asarray(last.radii), 1):
         share = [float(2 * beta * observe.energy(mu, beta, scaled=True)) for mu in (first, last)]
-        told.append(("energy", f"from {share[0]:.3g} to {share[1]:.3g} of one cluster's"))
-    return told
+        lines.append(("energy", f"from {share[0]:.3g} to {share[1]:.3g} of one cluster's"))
+    return lines

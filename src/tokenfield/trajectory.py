@@ -2,27 +2,36 @@
 
 import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import os
 import platform
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield import config
+from tokenfield._doors import door
+from tokenfield._types import Number
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
+from tokenfield.measures import AbstractMeasure
 from tokenfield.mergers import Mergers
 from tokenfield.status import Status
 
 if TYPE_CHECKING:
     import xarray
+    from matplotlib.figure import Figure
+
+    from tokenfield.measures import AbstractDensity, Equiangular, Gaussian, Tokens
+
+M = TypeVar("M", bound=AbstractMeasure)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,7 +78,7 @@ class Provenance:
         return dataclasses.replace(self, seconds=seconds)
 
 
-class Trajectory(eqx.Module):
+class Trajectory(eqx.Module, Generic[M]):
     """The states of a measure along a flow.
 
     - `run.times` (T,), `run.states` (a measure whose arrays have a leading axis of time), `run[i]`, `run.final`, `run.at(t)`
@@ -90,7 +99,7 @@ class Trajectory(eqx.Module):
     """
 
     times: Float[Array, "*batch T"]
-    states: Any
+    states: M
     flow: Flow | None
     reached: Float[Array, "*batch"]
     code: Int[Array, "*batch"]
@@ -102,15 +111,77 @@ class Trajectory(eqx.Module):
 
     # Looking
 
-    def __getattr__(self, name: str) -> Any:
-        """The measure's own quantities, at every saved time."""
-        states = self.__dict__.get("states")
-        if name.startswith("_") or states is None or (not hasattr(type(states), name) and name not in states.__dict__):
-            raise AttributeError(f"Neither a run nor its {type(states).__name__} states have {name!r}.")
-        return getattr(states, name)
+    if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers, by the kind of measure
+
+        @property
+        def x(self: "Trajectory[Tokens]") -> Array: ...
+        @property
+        def w(self: "Trajectory[Tokens]") -> Array: ...
+        @property
+        def s(self: "Trajectory[Tokens]") -> Array | None: ...
+        @property
+        def n(self: "Trajectory[Tokens] | Trajectory[Equiangular]") -> Any: ...
+        @property
+        def d(self: "Trajectory[Tokens] | Trajectory[Gaussian] | Trajectory[AbstractDensity]") -> int: ...
+        @property
+        def mean(self: "Trajectory[Tokens] | Trajectory[Gaussian] | Trajectory[AbstractDensity]") -> Array: ...
+        @property
+        def variance(self: "Trajectory[Tokens] | Trajectory[Gaussian]") -> Array: ...
+        @property
+        def gram(self: "Trajectory[Tokens]") -> Array: ...
+        @property
+        def radii(self: "Trajectory[Tokens]") -> Array: ...
+        @property
+        def directions(self: "Trajectory[Tokens]") -> Array: ...
+        @property
+        def spread(self) -> Array: ...
+        @property
+        def rho(self: "Trajectory[Equiangular]") -> Array: ...
+        @property
+        def gap(self: "Trajectory[Equiangular]") -> Array: ...
+        @property
+        def log_gap(self: "Trajectory[Equiangular]") -> Array: ...
+        @property
+        def r(self: "Trajectory[Equiangular]") -> Array: ...
+        @property
+        def alignment(self: "Trajectory[Equiangular]") -> Array: ...
+        @property
+        def cov(self: "Trajectory[Gaussian]") -> Array: ...
+        @property
+        def trace(self: "Trajectory[Gaussian]") -> Array: ...
+        @property
+        def spectrum(self: "Trajectory[Gaussian]") -> Array: ...
+        @property
+        def cone(self: "Trajectory[Gaussian]") -> Array: ...
+        @property
+        def coefficients(self: "Trajectory[AbstractDensity]") -> Array: ...
+        @property
+        def degree(self: "Trajectory[AbstractDensity]") -> int: ...
+        @property
+        def values(self: "Trajectory[AbstractDensity]") -> Array: ...
+        @property
+        def least(self: "Trajectory[AbstractDensity]") -> Array: ...
+        @property
+        def mass(self: "Trajectory[AbstractDensity]") -> Array: ...
+        @property
+        def tail(self: "Trajectory[AbstractDensity]") -> Array: ...
+        @property
+        def order(self: "Trajectory[AbstractDensity]") -> Array: ...
+        @property
+        def entropy(self: "Trajectory[AbstractDensity]") -> Array: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            """The measure's own quantities, at every saved time."""
+            states = self.__dict__.get("states")
+            known = hasattr(type(states), name) or name in getattr(states, "__dict__", ())
+            if name.startswith("_") or states is None or not known:
+                raise AttributeError(f"Neither a run nor its {type(states).__name__} states have {name!r}.")
+            return getattr(states, name)
 
     @property
-    def final(self) -> Any:
+    def final(self) -> M:
         """The last saved state: the end of the run, unless `save` left the end out."""
         return self[-1]
 
@@ -121,20 +192,21 @@ class Trajectory(eqx.Module):
     @property
     def status(self) -> Status:
         """How the run ended; of a batch, how the worst member did."""
-        return Status(int(jnp.max(self.code)))
+        return Status(int(np.max(np.asarray(self.code))))
 
     @property
     def message(self) -> str:
-        worst = int(jnp.argmax(jnp.ravel(self.code)))
-        return f"The run {self.status.sentence(float(jnp.ravel(self.reached)[worst]))}."
+        """What happened, as a sentence; of a batch, what happened to the worst member."""
+        worst = int(np.argmax(np.ravel(np.asarray(self.code))))
+        return f"The run {self.status.sentence(float(np.ravel(np.asarray(self.reached))[worst]))}."
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> M:
         """The state at a saved time; of a batch of runs, every member's."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"The run has {len(self)} saved states, but state {index} was asked for.")
         return self.states.take(index % len(self))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[M]:
         return (self[i] for i in range(len(self)))
 
     def refuse_batches(self, what: str) -> None:
@@ -148,8 +220,16 @@ class Trajectory(eqx.Module):
         """The shape of a batch of runs, () for one: flows by starts, where both were lists."""
         return self.times.shape[:-1]
 
-    def member(self, *index: int) -> "Trajectory":
+    def member(self, *index: int) -> "Trajectory[M]":
         """One run of a batch, as `evolve` would have returned it alone.
+
+        **Arguments**
+
+        - `index`: one whole number per axis of the batch; negative ones count from the end.
+
+        **Returns** the run.
+
+        **Raises** `InputError` where there is no such member.
 
         >>> import tokenfield as tkf
         >>> starts = [tkf.Tokens.uniform_sphere(n=8, d=3, seed=seed) for seed in range(3)]
@@ -159,85 +239,67 @@ class Trajectory(eqx.Module):
         """
         if len(index) != len(self.batch) or not all(-n <= i < n for i, n in zip(index, self.batch, strict=True)):
             raise InputError(f"Members of this batch have indices below {self.batch}, but {index} was asked for.")
-        take = lambda tree: jax.tree.map(lambda leaf: leaf[index] if eqx.is_array(leaf) else leaf, tree)
-        one = take(self)
-        times = np.asarray(one.times)
-        real = np.append(True, np.diff(times) > 0)  # a run that ended early holds its last state from there on
-        states = jax.tree.map(lambda leaf: leaf[real] if eqx.is_array(leaf) else leaf, one.states)
+        taken = lambda leaf, where: check.on_device(np.asarray(leaf)[where]) if eqx.is_array(leaf) else leaf
+        one = jax.tree.map(lambda leaf: taken(leaf, index), self)
+        real = np.append(True, np.diff(np.asarray(one.times, float)) > 0)  # a run that ended early holds its last state
+        states = jax.tree.map(lambda leaf: taken(leaf, real), one.states)
         how = self.provenance.member(index, self.batch)
-        return dataclasses.replace(one, times=one.times[real], states=states, provenance=how)
+        return dataclasses.replace(one, times=taken(one.times, real), states=states, provenance=how)
 
     def __len__(self) -> int:
         return self.times.shape[-1]
 
-    def at(self, t: Any) -> Any:
-        """The state at any time of the run, to the run's own accuracy."""
-        from tokenfield.evolution import SOLVERS, evolve
+    def at(self, t: Number) -> M:
+        """The state at any time of the run, to the run's own accuracy.
 
-        self.refuse_batches("asked for a time")
-        times, end = np.asarray(self.times), float(self.reached)
-        t = float(np.asarray(check.number("t", t), times.dtype))
-        if not times[0] <= t <= end:
-            raise InputError(f"The run has t in [{times[0]:g}, {end:g}], but was asked for t = {t:g}.")
-        before = int(np.searchsorted(times, t, side="right")) - 1
-        if times[before] == t:
-            return self[before]
-        if self.provenance.solver == "splitting":
-            raise InputError(
-                f"t = {t:g} is not a saved time, and noise is not drawn twice alike between saved times. Save that time too: "
-                "evolve(..., save=times)."
-            )
-        if self.flow is None or self.provenance.solver not in (*SOLVERS, "etd4"):
-            raise InputError(
-                f"t = {t:g} is not a saved time, and the run does not know its flow and solver to solve it again. "
-                f"The nearest saved times are {times[before]:g} and {times[min(before + 1, len(times) - 1)]:g}."
-            )
-        how = self.provenance
-        again = evolve(
-            self.flow,
-            self[before],
-            (times[before], t),
-            save=1,
-            solver=how.solver,
-            rtol=how.rtol,
-            atol=how.atol,
-            max_steps=100_000 + 2 * int(self.steps),
-            coalesce=how.coalesce,
-        )
-        if not again.status.ok:
-            raise InputError(f"The state at t = {t:g} could not be computed: {again.message}")
-        return again.final
+        **Arguments**
+
+        - `t`: a time between the first saved one and the end.
+
+        **Returns** the measure at that time. Between saved times the flow is solved again from the last one before.
+
+        **Raises** `InputError` where the time is outside, or the run has noise or does not know its flow.
+        """
+        return door("state_at")(self, t)
 
     # Telling
 
     def __repr__(self) -> str:
         if check.traced(self):
             return f"Trajectory(traced, times {self.times.shape}, of {type(self.states).__name__})"
-        from tokenfield.story import story, story_of_many
-
-        return story_of_many(self) if self.batch else story(self)
+        return door("story")(self)
 
     # Keeping
 
     def to_xarray(self) -> "xarray.Dataset":
         """The run as a labelled data set: of tokens x(time, token, component) and w(time, token), of other measures their
         own arrays; and everything known about it."""
-        from tokenfield.store import to_xarray
+        return door("to_xarray")(self)
 
-        return to_xarray(self)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run as zarr, whole or not at all: whatever happens, `path` holds the old run or the new one.
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the run as zarr, whole or not at all: whatever happens, `path` holds the old run or the new one."""
-        from tokenfield.store import save
+        **Arguments**
 
-        save(self, path)
+        - `path`: the name of a folder, such as "run.zarr".
+
+        **Raises** `StoreError` where it cannot be written, or something else is there.
+        """
+        door("save")(self, path)
 
     @staticmethod
-    def load(path: str | os.PathLike) -> "Trajectory":
-        """Read a saved run; an incomplete or damaged one is refused."""
-        from tokenfield.store import load
+    def load(path: str | os.PathLike[str]) -> "Trajectory[Any]":
+        """Read a saved run.
 
-        return load(path)
+        **Arguments**
+
+        - `path`: where `save` wrote it.
+
+        **Returns** the run.
+
+        **Raises** `StoreError` where there is none, or it is incomplete or damaged.
+        """
+        return door("load")(path)
 
     def describe(self) -> dict[str, Any]:
         """Everything but the arrays, as plain data."""
@@ -252,21 +314,38 @@ class Trajectory(eqx.Module):
 
     # Showing
 
-    def plot(self, path: str | os.PathLike | None = None) -> Any:
-        """A picture of the run: snapshots, and how the overlaps evolve. Written to `path`, or returned as a figure."""
-        from tokenfield.draw import picture
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure | Path":
+        """A picture of the run: snapshots, and how the overlaps evolve.
 
+        **Arguments**
+
+        - `path`: where to write it, as .png, .pdf or .svg; left out, nothing is written.
+
+        **Returns** the path, or the figure where nothing was written.
+
+        **Raises** `InputError` for a batch of runs, `StoreError` where it cannot be written.
+        """
         self.refuse_batches("drawn")
-        return picture(self, path)
+        return door("picture")(self, path)
 
-    def animate(self, path: str | os.PathLike, *, seconds: Any = 8.0, progress: bool | None = None) -> Any:
-        """A movie of the run: mp4 where ffmpeg is found, a gif otherwise. Returns the path that was written."""
-        from tokenfield.draw import animation
+    def animate(self, path: str | os.PathLike[str], *, seconds: float = 8.0, progress: bool | None = None) -> Path:
+        """A movie of the run.
 
+        **Arguments**
+
+        - `path`: where to write it, as .mp4 or .gif; without ffmpeg an .mp4 becomes a .gif.
+        - `seconds`: how long it is.
+        - `progress`: a bar on the terminal.
+
+        **Returns** the path that was written.
+
+        **Raises** `InputError` for a batch of runs or another ending, `StoreError` where it cannot be written.
+        """
         self.refuse_batches("drawn")
-        return animation(self, path, seconds=seconds, progress=progress)
+        return door("animation")(self, path, seconds=seconds, progress=progress)
 
 
+@functools.cache
 def _versions() -> dict[str, str]:
     names = ("tokenfield", "jax", "diffrax", "equinox", "numpy")
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in names}

@@ -1,10 +1,12 @@
-"""Attention kinds. One file a kernel; `KINDS` gives the name of each in a spec."""
+"""Attention kinds. One file per kernel; `KINDS` gives the name of each in a spec."""
 
 from tokenfield.attention.additive import Additive as Additive
 from tokenfield.attention.base import AbstractAttention as AbstractAttention
-from tokenfield.attention.base import AbstractDotProduct as AbstractDotProduct
+from tokenfield.attention.base import AbstractKernel as AbstractKernel
+from tokenfield.attention.base import Coupling as Coupling
 from tokenfield.attention.consensus import Krause as Krause
 from tokenfield.attention.consensus import MeanShift as MeanShift
+from tokenfield.attention.dot_product import AbstractDotProduct as AbstractDotProduct
 from tokenfield.attention.elementwise import Linear as Linear
 from tokenfield.attention.elementwise import ReLU as ReLU
 from tokenfield.attention.elementwise import Sigmoid as Sigmoid

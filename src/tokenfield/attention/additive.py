@@ -4,20 +4,28 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield._checks import Matrix, Scalar, Vector
-from tokenfield.attention.base import AbstractAttention, Points, apply, times
+from tokenfield._types import Matrix, Scalar, Vector
+from tokenfield.attention.base import AbstractKernel, Points
+from tokenfield.attention.matrices import apply, times
 from tokenfield.errors import InputError
 from tokenfield.measures import Tokens
 from tokenfield.parameters import Parameter, fits, matrix_parameter, number_parameter, parameter
 from tokenfield.summation import AbstractSummation
 
 
-class Additive(AbstractAttention):
+class Additive(AbstractKernel):
     r"""Softmax attention with the score $\beta\, v^\top \tanh(Wx + Uy)$  [bahdanau2015].
 
-    **Arguments** `W`, `U`: (h, d) matrices, `v`: (h,) (ones when left out). V and beta as for `Softmax`.
+    **Arguments**
+
+    - `W`, `U`: matrices of shape (h, d).
+    - `v`: a vector of shape (h,), ones when left out.
+    - `beta`, `V`: as for `Softmax`.
+
+    **Raises** `InputError` where a parameter is not finite or of no such shape.
 
     >>> Additive(W=[[1.0, 0.0]], U=[[0.0, 1.0]])(Tokens([[1.0, 0.0], [0.0, 1.0]])).shape
     (2, 2)
@@ -54,6 +62,13 @@ class Additive(AbstractAttention):
                 f"Argument `v` must have shape (h,) = ({h},), as W has rows, but has shape {self.v.shape}."
             )
         return fits("V", self.V, d)
+
+    @property
+    def mean_field(self) -> bool:
+        return True
+
+    def rescaled_scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return None
 
     def precompose(self, M: Any) -> "Additive":
         parts = times(self.W, M), times(self.U, M)

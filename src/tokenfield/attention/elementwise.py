@@ -6,8 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, apply, columns, dot_product_parameters, scale
+from tokenfield._types import Matrix, Scalar
+from tokenfield.attention.base import Points
+from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters
+from tokenfield.attention.matrices import apply, columns, scale
 from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, number_parameter
@@ -19,6 +21,13 @@ class Sigmoid(AbstractDotProduct):
 
     The offset b is as sigmoid attention is used, e.g. b = -log n. The kernel is below 1, so solutions in R^d are global:
     |x(t)| ≤ R₀ e^{t‖V‖}, as for softmax.
+
+    **Arguments**
+
+    - `beta`, `Q`, `K`, `V`, `A`: as for `Softmax`.
+    - `b`: the offset of the scores.
+
+    **Raises** `InputError` as `Softmax` does.
 
     >>> Sigmoid(beta=0.0)(Tokens([[1.0, 0.0], [0.0, 1.0]])).tolist()
     [[0.25, 0.25], [0.25, 0.25]]
@@ -56,6 +65,12 @@ class Sigmoid(AbstractDotProduct):
 class Linear(AbstractDotProduct):
     r"""$\Gamma_\mu(x) = \int \beta\langle Qx, Ky\rangle V y \, d\mu(y)$, in O(n)  [castin2025]. May blow up in R^d.
 
+    **Arguments**
+
+    - `beta`, `Q`, `K`, `V`, `A`: as for `Softmax`.
+
+    **Raises** `InputError` as `Softmax` does.
+
     >>> Linear()(Tokens([[1.0, 0.0], [0.0, 1.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.5]]
     """
@@ -87,7 +102,7 @@ class Linear(AbstractDotProduct):
 
     def spectrum(self, d: int, degree: int) -> Array:
         """∫ β<x,y> y dμ is the gradient of (β/2) ∫ <x,y>² dμ, which has harmonics of degree 2 alone: β/d(d+2)."""
-        return self.coupling() / (d * (d + 2)) * (jnp.arange(degree + 1) == 2)
+        return self.strength() / (d * (d + 2)) * (jnp.arange(degree + 1) == 2)
 
     def potential(
         self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Array
@@ -97,6 +112,12 @@ class Linear(AbstractDotProduct):
 
 class ReLU(AbstractDotProduct):
     r"""$\Gamma_\mu(x) = \int \max(\beta\langle Qx, Ky\rangle, 0)\, V y \, d\mu(y)$  [castin2025]. May blow up in R^d.
+
+    **Arguments**
+
+    - `beta`, `Q`, `K`, `V`, `A`: as for `Softmax`.
+
+    **Raises** `InputError` as `Softmax` does.
 
     >>> ReLU()(Tokens([[1.0, 0.0], [-1.0, 0.0]])).tolist()
     [[0.5, 0.0], [-0.5, 0.0]]
@@ -122,5 +143,5 @@ class ReLU(AbstractDotProduct):
 
 def kernel_pair(attention: AbstractDotProduct, kernel: Callable, mu: Equiangular) -> tuple[Array, Array]:
     """p = V k(β r²)/n, q = V k(β ρ r²)/n for a kernel of the score alone."""
-    weight = lambda cosine: scale(attention.V, kernel(attention.coupling() * cosine * mu.r**2) / mu.n)
+    weight = lambda cosine: scale(attention.V, kernel(attention.strength() * cosine * mu.r**2) / mu.n)
     return weight(1.0), weight(mu.rho)

@@ -3,8 +3,10 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from tokenfield._checks import Matrix
-from tokenfield.attention.base import AbstractDotProduct, Points, apply, dot_product_parameters, scale
+from tokenfield._types import Matrix
+from tokenfield.attention.base import Points
+from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters
+from tokenfield.attention.matrices import apply, scale
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
@@ -15,6 +17,12 @@ class Hardmax(AbstractDotProduct):
 
     The limit β → ∞ of softmax attention in which a token does not attend to itself. At points that are not tokens, no token
     is left out.
+
+    **Arguments**
+
+    - `Q`, `K`, `V`, `A`: as for `Softmax`.
+
+    **Raises** `InputError` as `Softmax` does.
 
     >>> Hardmax()(Tokens([[1.0, 0.0], [0.8, 0.6], [-1.0, 0.0]])).tolist()
     [[0.8, 0.6], [1.0, 0.0], [0.8, 0.6]]
@@ -29,6 +37,14 @@ class Hardmax(AbstractDotProduct):
     def __init__(self, Q: Matrix = None, K: Matrix = None, V: Matrix = None, A: Matrix = None):
         _, self.Q, self.K, self.V, self.A = dot_product_parameters(1.0, Q, K, V, A)
         self.beta = None
+
+    @property
+    def mean_field(self) -> bool:
+        return False  # a token sees its twin in the same place, but not itself
+
+    @property
+    def maskable(self) -> str | None:
+        return "Hardmax attention cannot be causal: the first token, which does not see itself, sees nobody."
 
     def queries(self, mu: Tokens, x: Points) -> Float[Array, "m k"]:
         return apply(self.A if self.A is not None else self.Q, mu.x if x is None else x)

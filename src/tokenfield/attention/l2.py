@@ -8,19 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import (
-    AbstractAttention,
-    Points,
-    apply,
-    columns,
-    dot_product_parameters,
-    is_number,
-    score_pair,
-    square,
-    times,
-    transpose,
-)
+from tokenfield import _checks as check
+from tokenfield._types import Matrix, Scalar
+from tokenfield.attention.base import AbstractKernel, Points
+from tokenfield.attention.dot_product import dot_product_parameters, score_pair
+from tokenfield.attention.matrices import apply, columns, is_number, square, times, transpose
 from tokenfield.attention.softmax import Softmax, softmax_pair
 from tokenfield.errors import InputError
 from tokenfield.measures import Equiangular, Tokens
@@ -28,11 +20,16 @@ from tokenfield.parameters import Parameter, fits
 from tokenfield.summation import AbstractSummation
 
 
-class L2(AbstractAttention):
+class L2(AbstractKernel):
     r"""$\Gamma_\mu(x) = \int e^{-\beta|Qx-Ky|^2} V y\,d\mu(y) / \int e^{-\beta|Qx-Ky|^2} d\mu(y)$  [castin2025].
 
-    On the sphere with Q = K = I it is softmax attention at 2β. Arguments as for `Softmax`, without A: distances need Q and
-    K themselves.
+    On the sphere with Q = K = I it is softmax attention at 2β.
+
+    **Arguments**
+
+    - `beta`, `Q`, `K`, `V`: as for `Softmax`; there is no A, since distances need Q and K themselves.
+
+    **Raises** `InputError` as `Softmax` does.
 
     >>> L2(beta=1e4)(Tokens([[1.0, 0.0], [4.0, 0.0]]), [2.0, 0.0]).tolist()        # the nearest token, not the longest
     [1.0, 0.0]
@@ -49,18 +46,30 @@ class L2(AbstractAttention):
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
-        """-β|q-k|² = 2β<q,k> - β|k|² up to a constant a row, which a normalized kernel does not feel."""
+        """-β|q-k|² = 2β<q,k> - β|k|² up to a constant per row, which a normalized kernel does not feel."""
         q, k = apply(self.Q, mu.x if x is None else x), apply(self.K, mu.x)
         bias = -self.beta * jnp.sum(k**2, axis=1)
         return summation.exponential(2 * self.beta * q, k, values, mu.w, bias=bias).average
 
     def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
-        factor = 2 * self.beta if eqx.is_array(self.beta) else self.beta
+        known = eqx.is_array(self.beta) and not check.traced(self.beta)
+        factor = 2 * np.asarray(self.beta) if known else self.beta
         return score_pair(factor, self.Q, self.K, None, d)
 
     @property
     def isotropic(self) -> bool:
-        return all(is_number(getattr(self, name)) for name in "QKV")
+        return all(is_number(part) for part in (self.Q, self.K, self.V))
+
+    @property
+    def mean_field(self) -> bool:
+        return True
+
+    @property
+    def own_term_is_radial(self) -> bool:
+        return self.isotropic
+
+    def rescaled_scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return self.scores(d)
 
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
@@ -74,7 +83,7 @@ class L2(AbstractAttention):
         return apply(self.V, mean + P((S - H) @ mean)), columns(self.V, slope)
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return softmax_pair(self.V, 2 * Softmax(self.beta, self.Q, self.K, self.V).coupling(), mu)
+        return softmax_pair(self.V, 2 * Softmax(self.beta, self.Q, self.K, self.V).strength(), mu)
 
     def check(self, d: int) -> int:
         if fits("Q", self.Q, d) != fits("K", self.K, d):

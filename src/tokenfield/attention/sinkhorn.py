@@ -9,8 +9,10 @@ import optimistix as optx
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
-from tokenfield._checks import Matrix, Scalar, Whole
-from tokenfield.attention.base import AbstractDotProduct, Points, apply, columns, dot_product_parameters
+from tokenfield._types import Matrix, Scalar, Whole
+from tokenfield.attention.base import Points
+from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters
+from tokenfield.attention.matrices import apply, columns
 from tokenfield.attention.softmax import softmax_pair
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
@@ -32,6 +34,14 @@ class Sinkhorn(AbstractDotProduct):
     f and g come from alternating normalization of rows and columns, in the log domain, until every column's marginal is 1
     to `tolerance`, at most `iterations` rounds; along a run they start from those of the step before. Rows are normalized
     last and exactly, so Γ_μ(x) is defined at any point x. Gradients go through the fixed point, not its iterations.
+
+    **Arguments**
+
+    - `beta`, `Q`, `K`, `V`, `A`: as for `Softmax`.
+    - `tolerance`: how far from 1 a column's marginal may be.
+    - `iterations`: the most rounds; a run whose attention needs more ends as UNSOLVED.
+
+    **Raises** `InputError` as `Softmax` does, and, where a field is asked for by itself, if the rounds do not suffice.
 
     >>> one_place = Tokens([[1.0, 0.0], [1.0, 0.0]])
     >>> Sinkhorn(beta=2.0)(one_place).tolist()
@@ -61,6 +71,14 @@ class Sinkhorn(AbstractDotProduct):
         self.tolerance = check.number("tolerance", tolerance, positive=True)
         self.iterations = check.whole("iterations", iterations, 1, "rounds of row and column normalization")
         self.guess = None
+
+    @property
+    def own_term_is_radial(self) -> bool:
+        return self.isotropic
+
+    @property
+    def maskable(self) -> str | None:
+        return "Sinkhorn attention cannot be causal: the only doubly stochastic triangular matrix is I."
 
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
@@ -122,7 +140,7 @@ class Sinkhorn(AbstractDotProduct):
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """All rows have the same sum, so one normalization makes the kernel doubly stochastic."""
-        return softmax_pair(self.V, self.coupling(), mu)
+        return softmax_pair(self.V, self.strength(), mu)
 
     def remember(self, mu: Tokens, memory: Any) -> Potentials:
         return self.recall(memory).potentials(mu)

@@ -2,33 +2,32 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import (
-    AbstractDotProduct,
-    Points,
-    apply,
-    columns,
-    dot_product_parameters,
-    scale,
-    score_pair,
-)
+from tokenfield._types import Matrix, Scalar
+from tokenfield.attention.base import Coupling, Points
+from tokenfield.attention.dot_product import AbstractExponential, dot_product_parameters
+from tokenfield.attention.matrices import apply, columns, scale
 from tokenfield.harmonics import AbstractHarmonics, Eigenvalues, kernel_eigenvalues
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
 
 
-class Softmax(AbstractDotProduct):
+class Softmax(AbstractExponential):
     r"""$\Gamma_\mu(x) = \int e^{\beta\langle Qx, Ky\rangle} V y\,d\mu(y) / \int e^{\beta\langle Qx, Ky\rangle} d\mu$.
 
     [rigollet2025, equation (1)]. Finite at any β: exponents are shifted by their largest.
 
-    **Arguments** `beta`: inverse temperature. `Q`, `K`: (k, d) matrices, `V`: (d, d); a number c means c·I, left out
-    means I. `A`: the (d, d) matrix KᵀQ instead of Q and K. Each may be a function of t, or have one value a layer along
-    a first axis (`PerLayer`).
+    **Arguments**
+
+    - `beta`: the inverse temperature.
+    - `Q`, `K`: matrices of shape (k, d), `V`: of shape (d, d); a number c means c·I, left out means I.
+    - `A`: the (d, d) matrix KᵀQ, instead of Q and K.
+
+    Each may be a function of t, or have one value per layer along a first axis (`PerLayer`).
+
+    **Raises** `InputError` where both A and Q or K are given, or a parameter is not finite or of no such shape.
 
     >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
     >>> Softmax(beta=0.0)(mu).tolist()          # without temperature, everyone sees the mean
@@ -51,8 +50,8 @@ class Softmax(AbstractDotProduct):
     ) -> Float[Array, "m p"]:
         return summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w).average
 
-    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
-        return score_pair(self.beta, self.Q, self.K, self.A, d)
+    def coupling(self) -> Coupling:
+        return self.couple("sa", 0.0)
 
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
@@ -63,17 +62,17 @@ class Softmax(AbstractDotProduct):
         return apply(self.V, mean + tilt(mean)), columns(self.V, tilt(L if directions is None else directions))
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return softmax_pair(self.V, self.coupling(), mu)
+        return softmax_pair(self.V, self.strength(), mu)
 
     def spectrum(self, d: int, degree: int) -> Eigenvalues:
-        return kernel_eigenvalues(self.coupling(), d, degree)
+        return kernel_eigenvalues(self.strength(), d, degree)
 
     def potential(
         self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Eigenvalues
     ) -> Float[Array, "*batch size"]:
         """φ = (V/β) log ∫ e^{β<x,y>} dμ(y), whatever is constant left out. With the integral c_0 (1 + βS) this is
         V S log(1+βS)/βS, which has no trouble at β = 0. Where nothing is left of the integral, its logarithm is bounded."""
-        β = self.coupling()
+        β = self.strength()
         S = basis.synthesize(spectrum.slope[basis.degrees] * f)
         u = jnp.maximum(β * S, SMALLEST - 1)
         quotient = jnp.where(jnp.abs(u) < 1e-8, 1 - 0.5 * u, jnp.log1p(u) / jnp.where(u == 0, 1.0, u))

@@ -2,23 +2,31 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield._checks import Matrix, Scalar
-from tokenfield.attention.base import AbstractDotProduct, Points, dot_product_parameters, scale, score_pair
+from tokenfield._types import Matrix, Scalar
+from tokenfield.attention.base import Coupling, Points
+from tokenfield.attention.dot_product import AbstractExponential, dot_product_parameters
+from tokenfield.attention.matrices import scale
 from tokenfield.harmonics import AbstractHarmonics, Eigenvalues, kernel_eigenvalues
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
 from tokenfield.summation import AbstractSummation
 
 
-class Unnormalized(AbstractDotProduct):
+class Unnormalized(AbstractExponential):
     r"""$\Gamma_\mu(x) = \int e^{\beta\langle Qx, Ky\rangle} V y \, d\mu(y)$.
 
     [rigollet2025, equation (USA)]. With `scaled=True` time is measured in units of $e^{-\beta}$: the kernel is
     $e^{\beta(\langle Qx, Ky\rangle - 1)}$: on the sphere with Q = K = I it never exceeds 1, so any β is finite, where
     the plain kernel leaves double precision near β = 700. The trajectories are the same; only the clock differs.
+
+    **Arguments**
+
+    - `beta`, `Q`, `K`, `V`, `A`: as for `Softmax`.
+    - `scaled`: whether time is measured in units of $e^{-\beta}$.
+
+    **Raises** `InputError` as `Softmax` does.
 
     >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
     >>> Unnormalized(beta=0.0)(mu, [1.0, 0.0]).tolist()
@@ -57,15 +65,15 @@ class Unnormalized(AbstractDotProduct):
         sums = summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w)
         return jnp.exp(sums.shift - self.unit)[:, None] * sums.weighted
 
-    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
-        return score_pair(self.beta, self.Q, self.K, self.A, d)
+    def coupling(self) -> Coupling:
+        return self.couple("usa", self.beta if self.scaled else 0.0)
 
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        kernel = lambda cosine: scale(self.V, jnp.exp(self.coupling() * cosine * mu.r**2 - self.unit) / mu.n)
+        kernel = lambda cosine: scale(self.V, jnp.exp(self.strength() * cosine * mu.r**2 - self.unit) / mu.n)
         return kernel(1.0), kernel(mu.rho)
 
     def spectrum(self, d: int, degree: int) -> Eigenvalues:
-        return kernel_eigenvalues(self.coupling(), d, degree)
+        return kernel_eigenvalues(self.strength(), d, degree)
 
     def potential(
         self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Eigenvalues
@@ -75,7 +83,7 @@ class Unnormalized(AbstractDotProduct):
 
     def interaction(self, f: Float[Array, "*batch size"], basis: AbstractHarmonics) -> Float[Array, "*batch"]:
         """∬ W dμ dμ with W = V (e^{β<x,y>} - 1)/β, which is V <x,y> at β = 0."""
-        spectrum, β = self.spectrum(basis.d, basis.degree), self.coupling()
+        spectrum, β = self.spectrum(basis.d, basis.degree), self.strength()
         safe = jnp.where(β == 0, 1.0, β)
         mean = scale(self.V, jnp.exp(-self.unit) * jnp.where(β == 0, 0.0, jnp.expm1(spectrum.log_first) / safe))
         return mean + jnp.sum(self.potential(f, basis, spectrum) * f, axis=-1)

@@ -8,15 +8,20 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
-from tokenfield._checks import Attention, Attentions, Matrix, Scalar
-from tokenfield.attention.base import AbstractAttention, Points, apply, columns
-from tokenfield.attention.hardmax import Hardmax
-from tokenfield.attention.sinkhorn import Sinkhorn
-from tokenfield.attention.softmax import Softmax
-from tokenfield.attention.unnormalized import Unnormalized
+from tokenfield._types import Attention, Attentions, Matrix, Scalar, Self
+from tokenfield.attention.base import DENSE, AbstractAttention, Points
+from tokenfield.attention.matrices import apply, columns
+from tokenfield.attention.reductions import (
+    on_densities,
+    on_equiangular,
+    on_gaussians,
+    placed,
+    rescalable,
+    with_energy,
+)
 from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Tokens
@@ -28,8 +33,15 @@ from tokenfield.summation.base import AbstractVariant, inner
 class MultiHead(AbstractAttention):
     r"""$\Gamma_\mu = \sum_h \Gamma^{(h)}_\mu$; or, with an output matrix, $W_O\,[\Gamma^{(1)}_\mu; \dots; \Gamma^{(H)}_\mu]$.
 
-    Heads that are summed return tokens, V of shape (d, d). Heads that are concatenated may have V of shape (d_h, d);
-    `output` then has shape (d, Σ d_h), as in trained models [vaswani2017].
+    Heads that are summed return tokens, V of shape (d, d). Heads that are concatenated may have V of shape (d_h, d)
+    [vaswani2017].
+
+    **Arguments**
+
+    - `heads`: a list of attentions.
+    - `output`: the matrix W_O of shape (d, Σ d_h), where heads are concatenated; left out, they are summed.
+
+    **Raises** `InputError` where a head is no attention, or the output matrix is not finite.
 
     >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
     >>> MultiHead([Softmax(0.0), Softmax(0.0)])(mu).tolist()
@@ -53,14 +65,9 @@ class MultiHead(AbstractAttention):
         fields = [head.field(mu, x, summation) for head in self.heads]
         return total(fields) if self.output is None else apply(self.output, jnp.concatenate(fields, axis=1))
 
-    def weigh(
-        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
-    ) -> Float[Array, "m p"]:
-        raise InputError("Each head has a kernel of its own; ask the heads.")
-
-    def matrix(self, mu: Tokens, x: Points) -> Float[Array, "heads m n"]:
-        """One attention matrix a head."""
-        return jnp.stack([head.matrix(mu, x) for head in self.heads])
+    def matrix(self, mu: Tokens, x: Points, summation: AbstractSummation = DENSE) -> Float[Array, "heads m n"]:
+        """One attention matrix per head."""
+        return jnp.stack([head.matrix(mu, x, summation) for head in self.heads])
 
     def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
         found = [head.scores(d) for head in self.heads]
@@ -70,11 +77,27 @@ class MultiHead(AbstractAttention):
     def isotropic(self) -> bool:
         return self.output is None and all(head.isotropic for head in self.heads)
 
+    @property
+    def mean_field(self) -> bool:
+        return all(head.mean_field for head in self.heads)
+
+    @property
+    def own_term_is_radial(self) -> bool:
+        return self.output is None and all(head.own_term_is_radial for head in self.heads)
+
+    @property
+    def maskable(self) -> str | None:
+        return next((head.maskable for head in self.heads if head.maskable is not None), None)
+
+    @property
+    def scored(self) -> bool:
+        return all(head.scored for head in self.heads)
+
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
     ) -> tuple[Float[Array, " p"], Float[Array, "p j"]]:
         """Sums of affine fields are affine; so is what an output matrix makes of them."""
-        middles, slopes = zip(*(head.gaussian(mean, L, directions) for head in self.heads), strict=True)
+        middles, slopes = zip(*(on_gaussians(head).gaussian(mean, L, directions) for head in self.heads), strict=True)
         if self.output is None:
             return total(middles), total(slopes)
         return apply(self.output, jnp.concatenate(middles)), columns(self.output, jnp.concatenate(slopes))
@@ -82,22 +105,22 @@ class MultiHead(AbstractAttention):
     def equiangular(self, mu: Equiangular) -> tuple[Float[Array, ""], Float[Array, ""]]:
         if self.output is not None:
             raise InputError("Heads that are concatenated break the symmetry of equiangular tokens; sum them instead.")
-        p, q = zip(*(head.equiangular(mu) for head in self.heads), strict=True)
+        p, q = zip(*(on_equiangular(head).equiangular(mu) for head in self.heads), strict=True)
         return total(p), total(q)
 
     def spectrum(self, d: int, degree: int) -> Any:
         if self.output is not None:
             raise InputError("Heads that are concatenated have no potential on densities; sum them instead.")
-        return [head.spectrum(d, degree) for head in self.heads]
+        return [on_densities(head).spectrum(d, degree) for head in self.heads]
 
     def potential(
         self, f: Float[Array, "*batch size"], basis: AbstractHarmonics, spectrum: Any
     ) -> Float[Array, "*batch size"]:
-        φ = [head.potential(f, basis, part) for head, part in zip(self.heads, spectrum, strict=True)]
-        return total(φ)
+        pairs = zip(self.heads, spectrum, strict=True)
+        return total([on_densities(head).potential(f, basis, part) for head, part in pairs])
 
     def interaction(self, f: Float[Array, "*batch size"], basis: AbstractHarmonics) -> Float[Array, "*batch"]:
-        return total([head.interaction(f, basis) for head in self.heads])
+        return total([with_energy(head).interaction(f, basis) for head in self.heads])
 
     def check(self, d: int) -> int:
         rows = [head.check(d) for head in self.heads]
@@ -111,19 +134,19 @@ class MultiHead(AbstractAttention):
         return d
 
     def asked_from(self, s: Any) -> "MultiHead":
-        return MultiHead([head.asked_from(s) for head in self.heads], self.output)
+        return MultiHead([placed(head, s) for head in self.heads], self.output)
 
     def remember(self, mu: Tokens, memory: Any) -> Any:
         memory = [None] * len(self.heads) if memory is None else memory
         return [head.remember(mu, part) for head, part in zip(self.heads, memory, strict=True)]
 
-    def recall(self, memory: Any) -> "MultiHead":
+    def recall(self, memory: Any) -> Self:
         if memory is None:
             return self
         heads = tuple(head.recall(part) for head, part in zip(self.heads, memory, strict=True))
         return eqx.tree_at(lambda a: a.heads, self, heads)
 
-    def healthy(self, memory: Any) -> Any:
+    def healthy(self, memory: Any) -> Bool[Array, ""] | bool:
         parts = [] if memory is None else zip(self.heads, memory, strict=True)
         return jnp.all(jnp.array([head.healthy(part) for head, part in parts], dtype=bool))
 
@@ -137,9 +160,15 @@ class Causal(AbstractAttention):
 
     Positions are the measure's `s`, or the order of the tokens when it has none.
 
-    **Arguments** `attention`: any kind that makes sense with a mask. `window`: see only σ - window ≤ τ. `alibi`: add
-    -alibi·(σ - τ) to the scores [press2022]. `rotary`: rotate pairs of coordinates of queries and keys by angles
-    rotary·σ·10000^{-2i/k}, so that scores depend on σ - τ [su2024]; position differences are usually n tokens, so rotary ≈ n.
+    **Arguments**
+
+    - `attention`: any kind that makes sense with a mask.
+    - `window`: see only σ - window ≤ τ.
+    - `alibi`: add -alibi·(σ - τ) to the scores [press2022].
+    - `rotary`: rotate pairs of coordinates of queries and keys by angles rotary·σ·10000^{-2i/k}, so that scores depend on
+      σ - τ [su2024]; positions usually differ by 1/n, so rotary ≈ n.
+
+    **Raises** `InputError` where what is wrapped is no attention, or a number is not finite.
 
     >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
     >>> Causal(Softmax(0.0))(mu).tolist()          # the first feels only itself, the last feels all
@@ -168,10 +197,8 @@ class Causal(AbstractAttention):
     def field(self, mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m p"]:
         return self.attention.field(mu, x, self._masked(mu, x, summation))
 
-    def weigh(
-        self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
-    ) -> Float[Array, "m p"]:
-        return self.attention.weigh(mu, x, values, self._masked(mu, x, summation))
+    def matrix(self, mu: Tokens, x: Points, summation: AbstractSummation = DENSE) -> Float[Array, "*heads m n"]:
+        return self.attention.matrix(mu, x, self._masked(mu, x, summation))
 
     def _masked(self, mu: Tokens, x: Points, summation: AbstractSummation) -> AbstractSummation:
         τ = positions(mu)
@@ -184,35 +211,36 @@ class Causal(AbstractAttention):
         )
 
     def check(self, d: int) -> int:
-        for kind in _parts(self.attention):
-            if isinstance(kind, Sinkhorn):
-                raise InputError(
-                    "Sinkhorn attention cannot be causal: the only doubly stochastic triangular matrix is I."
-                )
-            if isinstance(kind, Hardmax):
-                raise InputError(
-                    "Hardmax attention cannot be causal: the first token, which does not see itself, sees nobody."
-                )
-            if (self.alibi is not None or self.rotary is not None) and not isinstance(kind, Softmax | Unnormalized):
-                raise InputError(
-                    f"ALiBi and rotary scores go with softmax and unnormalized attention, not with {type(kind).__name__}."
-                )
+        if self.attention.maskable is not None:
+            raise InputError(self.attention.maskable)
+        if (self.alibi is not None or self.rotary is not None) and not self.attention.scored:
+            raise InputError(
+                "ALiBi and rotary scores go with softmax and unnormalized attention, not with "
+                f"{type(self.attention).__name__}."
+            )
         return self.attention.check(d)
 
     @property
     def isotropic(self) -> bool:
         return self.rotary is None and self.attention.isotropic
 
+    @property
+    def scored(self) -> bool:
+        return self.attention.scored
+
     def asked_from(self, s: Any) -> "Causal":
         σ = check.finite("s", check.real_array("s", s, like="positions of the query points"))
         return eqx.tree_at(lambda a: a.sigma, self, σ, is_leaf=lambda leaf: leaf is None)
 
     def precompose(self, M: Any) -> "Causal":
-        return eqx.tree_at(lambda a: a.attention, self, self.attention.precompose(M))
+        return eqx.tree_at(lambda a: a.attention, self, rescalable(self.attention).precompose(M))
+
+    def rescaled_scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return None
 
     @property
     def V(self) -> Parameter:
-        return getattr(self.attention, "V", None)
+        return self.attention.V  # pyright: ignore[reportAttributeAccessIssue]  # without one, there are no such coordinates
 
 
 class Positional(AbstractVariant):
@@ -255,10 +283,3 @@ def positions(mu: Tokens) -> Float[Array, " n"]:
     if mu.s is not None:
         return mu.s
     return jnp.linspace(0, 1, mu.n, dtype=mu.x.dtype) if mu.n > 1 else jnp.zeros(1, mu.x.dtype)
-
-
-def _parts(attention: AbstractAttention) -> list[AbstractAttention]:
-    """The kinds inside wrappers."""
-    if isinstance(attention, MultiHead):
-        return [part for head in attention.heads for part in _parts(head)]
-    return _parts(attention.attention) if isinstance(attention, Causal) else [attention]

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from tokenfield import _checks as check
-from tokenfield._checks import Whole
+from tokenfield._types import Whole
 from tokenfield.bifurcation.diagram import Branch, Diagram
 from tokenfield.bifurcation.equation import Equation, equation
 from tokenfield.bifurcation.measure import Observed, observed, observed_uniform
 from tokenfield.bifurcation.search import Found, Search
 from tokenfield.errors import InputError
-from tokenfield.evolution.progress import Progress
+from tokenfield.progress import Progress
 from tokenfield.theory.coupling import Coupling, coupling
 from tokenfield.theory.noise import bifurcation_kappas, critical_kappa
 

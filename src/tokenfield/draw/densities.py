@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
+from tokenfield._compile import compiled
 from tokenfield.draw.page import BLUE, bare
-from tokenfield.draw.panel import Panel
+from tokenfield.draw.panel import Panel, panel_of
 from tokenfield.draw.view import INK, best_eye, globe
-from tokenfield.measures import CircleDensity
+from tokenfield.measures import CircleDensity, SphereDensity
 
 MAP, FINE = "magma_r", 720
 """Colours of f; and angles around a circle, beyond which a page shows nothing."""
@@ -57,6 +57,11 @@ class Globes(Densities):
     """f on the half of the sphere that faces the reader."""
 
     turns = True
+
+    def key(self, figure: Any, axes: Any) -> None:
+        from matplotlib.cm import ScalarMappable
+
+        figure.colorbar(ScalarMappable(self.norm, MAP), ax=axes, pad=0.01, shrink=0.9).set_label("f", fontsize=9)
 
     def __init__(self, states: Any, pixels: int = 150):
         super().__init__(states)
@@ -119,14 +124,20 @@ def along(states: Any, name: str) -> np.ndarray:
     return np.asarray(_quantity(states, name), float)
 
 
-@eqx.filter_jit
+@compiled
 def _quantity(states: Any, name: str) -> Any:
     return getattr(states, name)
 
 
-def densities(states: Any) -> Densities:
-    """The panel for this kind of density."""
-    return (Ribbons if isinstance(states, CircleDensity) else Profiles if states.zonal else Globes)(states)
+@panel_of.register
+def ribbons(states: CircleDensity, times: np.ndarray) -> Densities:
+    return Ribbons(states)
+
+
+@panel_of.register
+def globes(states: SphereDensity, times: np.ndarray) -> Densities:
+    """Globes, or of zonal densities profiles."""
+    return Profiles(states) if states.zonal else Globes(states)
 
 
 def scale_of(least: float, top: float) -> Any:
@@ -162,10 +173,3 @@ def coarse(basis: Any, coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
 def angle_axis(axis: Any) -> None:
     """Ticks at fractions of π."""
     axis.set_ticks(np.pi * np.array([-1, -0.5, 0, 0.5, 1]), labels=["-π", "-π/2", "0", "π/2", "π"])
-
-
-def key(figure: Any, panel: Densities, axes: Any) -> None:
-    """What the colours mean."""
-    from matplotlib.cm import ScalarMappable
-
-    figure.colorbar(ScalarMappable(panel.norm, MAP), ax=axes, pad=0.01, shrink=0.9).set_label("f", fontsize=9)

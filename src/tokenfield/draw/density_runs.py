@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
+from tokenfield._compile import compiled
 from tokenfield.draw.densities import (
     MAP,
     Densities,
@@ -14,21 +14,23 @@ from tokenfield.draw.densities import (
     Ribbons,
     along,
     angle_axis,
-    densities,
-    key,
     pooled,
 )
 from tokenfield.draw.page import blank, halves, headline, moments, plain, stack
+from tokenfield.draw.panel import figure_of, panel_of
 from tokenfield.draw.view import COLOURS, INK
 from tokenfield.errors import InputError
+from tokenfield.measures import AbstractDensity
 from tokenfield.parameters import scheduled
 from tokenfield.status import Status
 from tokenfield.trajectory import Trajectory
 
 
-def draw_density(run: Trajectory) -> Any:
+@figure_of.register
+def draw_density(states: AbstractDensity, run: Trajectory) -> Any:
     """Snapshots above; below where the mass is over time, and order parameter, entropy and free energy."""
-    panel = densities(run.states)
+    panel = panel_of(states, np.asarray(run.times))
+    assert isinstance(panel, Densities)
     figure = blank()
     top, bottom = halves(figure, run)
     if isinstance(panel, Profiles):
@@ -44,10 +46,9 @@ def draw_density(run: Trajectory) -> Any:
 
 
 def _what(run: Trajectory) -> str:
-    mu, place = run.states, "circle" if run.states.d == 2 else "sphere"
-    kind = f"zonal density, d = {mu.d}" if getattr(mu, "zonal", False) else f"density on the {place}"
+    mu = run.states
     lost = f", not resolved beyond t = {float(run.reached):.4g}" if run.status is Status.UNRESOLVED else ""
-    return f"{kind}, degree {mu.degree}{lost}"
+    return f"{mu.kind}, degree {mu.degree}{lost}"
 
 
 def _row(figure: Any, run: Trajectory, panel: Densities) -> None:
@@ -56,8 +57,7 @@ def _row(figure: Any, run: Trajectory, panel: Densities) -> None:
     for ax, i in zip(axes, shown, strict=True):
         panel.draw(ax, i)
         ax.set_title(f"t = {float(run.times[i]):.4g}", fontsize=11, color=INK)
-    if isinstance(panel, Globes):
-        key(figure, panel, axes)
+    panel.key(figure, axes)
     if isinstance(panel, Ribbons) and panel.power < 1:
         figure.text(0.005, 0.02, "height of the ribbon ∝ √f", fontsize=8, color=INK, alpha=0.7)
 
@@ -96,7 +96,7 @@ def _heat(figure: Any, run: Trajectory, panel: Densities) -> None:
 def _powers(figure: Any, run: Trajectory, panel: Densities) -> None:
     """How much of f is of degree l: which patterns grow, which die."""
     ax, times = figure.subplots(), np.asarray(run.times)
-    square, degrees = np.asarray(run.coefficients, float) ** 2, run.basis.degrees
+    square, degrees = np.asarray(run.coefficients, float) ** 2, run.states.basis.degrees
     shown = range(1, min(8, run.states.degree) + 1)
     for l, colour in zip(shown, COLOURS, strict=False):
         power = square[:, degrees == l].sum(1)
@@ -119,7 +119,7 @@ def curves(run: Trajectory) -> list[tuple[str, np.ndarray]]:
         return found
 
 
-@eqx.filter_jit
+@compiled
 def _free_energy(states: Any, flow: Any) -> Any:
     return states.free_energy(flow)
 

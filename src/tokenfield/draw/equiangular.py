@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from tokenfield.draw.page import BLUE, GREEN, RED, blank, headline, plain
-from tokenfield.draw.panel import Panel
+from tokenfield.draw.panel import Panel, figure_of, panel_of
 from tokenfield.draw.view import FAINT, INK
+from tokenfield.measures import Equiangular
 from tokenfield.trajectory import Trajectory
 
 
@@ -33,7 +34,13 @@ class Growth(Panel):
         return "log₁₀ (1 - ρ)", self.gap
 
 
-def draw_equiangular(run: Trajectory) -> Any:
+@panel_of.register
+def _growth(states: Equiangular, times: np.ndarray) -> Growth:
+    return Growth(states, times)
+
+
+@figure_of.register
+def draw_equiangular(states: Equiangular, run: Trajectory) -> Any:
     """ρ on the left, with the length of the tokens where it changes; 1 - ρ on the right."""
     times, r = np.asarray(run.times), np.asarray(run.states.r, float)
     figure = blank()
@@ -79,9 +86,9 @@ def _gap(ax: Any, times: np.ndarray, log_gap: np.ndarray) -> None:
         ax.set_xlim(times[times > 0][0], times[-1])
     ax.set_ylabel("1 - ρ", color=RED)
     decades = np.ptp(log_gap) > 2 * np.log(10)
-    told = (lambda k, _: f"$10^{{{k:.0f}}}$" if k else "1") if decades else (lambda k, _: f"{10**k:.3g}")
+    label = (lambda k, _: f"$10^{{{k:.0f}}}$" if k else "1") if decades else (lambda k, _: f"{10**k:.3g}")
     ax.yaxis.set_major_locator(MaxNLocator(8, integer=bool(decades)))
-    ax.yaxis.set_major_formatter(FuncFormatter(told))
+    ax.yaxis.set_major_formatter(FuncFormatter(label))
     ax.text(0.96, 0.94, law, transform=ax.transAxes, ha="right", va="top", fontsize=13, color=INK)
 
 

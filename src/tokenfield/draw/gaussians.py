@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 
 from tokenfield.draw.page import BLUE, GREEN, RED, bare, blank, halves, headline, moments, plain
-from tokenfield.draw.panel import Panel
+from tokenfield.draw.panel import Panel, figure_of, panel_of
 from tokenfield.draw.view import FAINT, INK
+from tokenfield.measures import Gaussian
 from tokenfield.status import Status
 from tokenfield.trajectory import Trajectory
 
@@ -87,6 +88,7 @@ class Covariances(Gaussians):
     """Covariances as matrices, of total variance 1."""
 
     framed = True
+    paper = (9.6, 4.8)
 
     def draw(self, ax: Any, i: int, turn: float = 0.0) -> None:
         shape = self.cov / self.trace[:, None, None]
@@ -95,15 +97,28 @@ class Covariances(Gaussians):
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_color(FAINT)
 
+    def key(self, figure: Any, axes: Any) -> None:
+        figure.colorbar(axes[0].images[0], ax=axes, pad=0.01).set_label("Σ / tr Σ", fontsize=9)
 
-def gaussians(states: Any) -> Gaussians:
+    def alone(self, figure: Any, measure: Any) -> None:
+        """With the spectrum beside the matrix."""
+        matrix, spectrum = figure.subplots(1, 2)
+        self.draw(matrix, 0)
+        self.key(figure, np.atleast_1d(matrix))
+        spectrum_of(spectrum, np.asarray(measure.spectrum))
+
+
+@panel_of.register
+def gaussians(states: Gaussian, times: np.ndarray) -> Gaussians:
     """The panel for this dimension."""
     return {1: Bells, 2: Ellipses}.get(states.d, Covariances)(states)
 
 
-def draw_gaussian(run: Trajectory) -> Any:
+@figure_of.register
+def draw_gaussian(states: Gaussian, run: Trajectory) -> Any:
     """Snapshots above; below the way in the cone of covariances for d = 2, and eigenvalues, trace and mean."""
-    panel, times = gaussians(run.states), np.asarray(run.times)
+    times = np.asarray(run.times)
+    panel = gaussians(states, times)
     figure = blank()
     top, bottom = halves(figure, run)
     shown = moments(panel.steps)
@@ -111,8 +126,7 @@ def draw_gaussian(run: Trajectory) -> Any:
     for ax, i in zip(axes, shown, strict=True):
         panel.draw(ax, i)
         ax.set_title(f"t = {times[i]:.4g}", fontsize=11, color=INK)
-    if isinstance(panel, Covariances):
-        top.colorbar(axes[0].images[0], ax=axes, pad=0.01).set_label("Σ / tr Σ", fontsize=9)
+    panel.key(top, axes)
     if bottom is not None:
         _below(bottom, run)
     headline(figure, run, f"Gaussian, d = {run.states.d}")
@@ -175,8 +189,8 @@ def _end(ax: Any, time: float) -> None:
     """When it happens, above the axes, where no curve is."""
     ax.axvline(time, color=RED, lw=1.2)
     ax.set_xlim(right=time + 0.02 * (time - ax.get_xlim()[0]))
-    told = {"ha": "right", "va": "bottom", "color": RED, "fontsize": 10}
-    ax.text(time, 1.01, f"blows up at t* = {time:.6g}", transform=ax.get_xaxis_transform(), **told)
+    style = {"ha": "right", "va": "bottom", "color": RED, "fontsize": 10}
+    ax.text(time, 1.01, f"blows up at t* = {time:.6g}", transform=ax.get_xaxis_transform(), **style)
 
 
 def _mean(ax: Any, run: Trajectory) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from tokenfield import _checks as check
-from tokenfield.draw.measures import panel_of
 from tokenfield.draw.page import BLUE, RED, bare
+from tokenfield.draw.panel import scene_of
 from tokenfield.draw.view import INK, PAPER, Painter, course, thinned, time_axis
 from tokenfield.errors import InputError, StoreError
-from tokenfield.evolution.progress import Progress
 from tokenfield.measures import Tokens
+from tokenfield.progress import Progress
 from tokenfield.trajectory import Trajectory
 
 FPS = 25
@@ -75,7 +75,7 @@ def _scene(run: Trajectory) -> tuple[Any, Any]:
 
     figure = Figure(figsize=(6.4, 7.2), facecolor=PAPER)
     ax = figure.add_axes((0.04, 0.17, 0.92, 0.77))
-    draw, curve = (_tokens if isinstance(run.states, Tokens) else _panel)(run, ax)
+    draw, curve = scene_of(run.states, run, ax, TURN)
     title = figure.text(0.5, 0.955, "", ha="center", fontsize=13, color=INK)
     mark = _strip(run, figure, curve)
 
@@ -88,7 +88,8 @@ def _scene(run: Trajectory) -> tuple[Any, Any]:
     return figure, show
 
 
-def _tokens(run: Trajectory, ax: Any) -> tuple[Any, Any]:
+@scene_of.register
+def _tokens(states: Tokens, run: Trajectory, ax: Any, turn: float) -> tuple[Any, Any]:
     """A function that draws the tokens at saved state i in a scene that has turned, and the curve of the strip."""
     painter = Painter(thinned(run), size=900)
     behind = painter.view.backdrop(ax)
@@ -107,19 +108,6 @@ def _tokens(run: Trajectory, ax: Any) -> tuple[Any, Any]:
         dots.set_facecolor(cloud.paint.tolist())
 
     return draw, course(run)
-
-
-def _panel(run: Trajectory, ax: Any) -> tuple[Any, Any]:
-    """The same for measures that are not tokens: drawn anew, state by state."""
-    panel = panel_of(run.states, np.asarray(run.times))
-    if panel.framed:  # numbers need room
-        ax.set_position((0.13, 0.26, 0.8, 0.66))
-
-    def draw(i: int, turn: float) -> None:
-        ax.clear()
-        panel.draw(ax, i, turn - TURN / 2 if panel.turns else 0.0)  # what matters faces the reader half-way
-
-    return draw, panel.course
 
 
 def _strip(run: Trajectory, figure: Any, curve: tuple[str, np.ndarray] | None) -> Any:

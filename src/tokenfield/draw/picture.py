@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from tokenfield import observe
-from tokenfield.draw.measures import draw_measures
 from tokenfield.draw.page import BLUE, RED, SNAPSHOTS, blank, halves, headline, moments, plain, written
+from tokenfield.draw.panel import figure_of
 from tokenfield.draw.view import FAINT, INK, Census, Painter, clock_name, clock_times, course, thinned, view_of
 from tokenfield.measures import Tokens
 from tokenfield.trajectory import Trajectory
@@ -15,10 +15,11 @@ from tokenfield.trajectory import Trajectory
 
 def picture(run: Trajectory, path: str | os.PathLike | None = None) -> Any:
     """Draw a run. Written to `path` (png, pdf, svg) and its path returned, or returned as a matplotlib figure."""
-    return written((_draw if isinstance(run.states, Tokens) else draw_measures)(run), path)
+    return written(figure_of(run.states, run), path)
 
 
-def _draw(run: Trajectory) -> Any:
+@figure_of.register
+def _draw(states: Tokens, run: Trajectory) -> Any:
     every, run = run.states.n, thinned(run)
     figure = blank()
     top, bottom = halves(figure, run)
@@ -89,16 +90,16 @@ def _curves(run: Trajectory, ax: Any, census: Census | None) -> None:
     ax.set_ylabel(name, color=BLUE)
     plain(ax, times, clock_name(run))
     if run.mergers is not None:
-        index, counts, told = slice(None), [int(run.mergers.groups(t)) for t in np.asarray(run.times)], "groups"
+        index, counts, label = slice(None), [int(run.mergers.groups(t)) for t in np.asarray(run.times)], "groups"
     elif census is not None:
-        index, counts, told = census.index, census.counts, f"clusters ({census.within})"
+        index, counts, label = census.index, census.counts, f"clusters ({census.within})"
     else:
         return
     other = ax.twinx()
     other.step(times[index], counts, where="post", color=RED, lw=1.5)
     other.set_yscale("log")
     other.set_ylim(0.9, 1.3 * max(counts))
-    other.set_ylabel(told, color=RED)
+    other.set_ylabel(label, color=RED)
     ticks = [m * 10**k for k in range(7) for m in (1, 2, 5) if m * 10**k <= 1.3 * max(counts)]
     other.set_yticks(ticks if len(ticks) < 7 else [tick for tick in ticks if str(tick)[0] == "1"])
     other.yaxis.set_major_formatter("{x:g}")

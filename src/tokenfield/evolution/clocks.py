@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tokenfield import _checks as check
-from tokenfield.attention import Softmax, Unnormalized
 from tokenfield.errors import InputError, suggest
 from tokenfield.flow import Flow
 
@@ -92,15 +91,12 @@ class Clock:
 
 
 def _coupling(flow: Flow) -> tuple[float, float] | None:
-    """β and what is taken from β(1 - c): 0, and β for USA in its plain clock."""
-    attention = flow.attention
-    if not isinstance(attention, Softmax | Unnormalized) or not attention.isotropic or not flow.normalization.confines:
+    """β and what is taken from β(1 - c): 0, and for USA β less the unit of its clock."""
+    coupling = flow.coupling_if_any()
+    if coupling is None or not flow.normalization.confines or not float(coupling.beta) > 0:
         return None
-    scores = attention.scores(1)
-    β = None if scores is None else float(scores[0][0][0, 0] * scores[0][1][0, 0])
-    if β is None or β <= 0:
-        return None
-    return β, β if isinstance(attention, Unnormalized) and not attention.scaled else 0.0
+    β = float(coupling.beta)
+    return β, β - float(coupling.log_unit) if coupling.kind == "usa" else 0.0
 
 
 def nearest_gap(x: np.ndarray) -> float:

@@ -1,244 +1,154 @@
-"""Many small walks as one program.
+"""Who takes part in an ensemble: every flow with every start, all alike in shape."""
 
-A fixed number of slots walks side by side, one vmapped step at a time. A member whose walk is over leaves its slot to the
-next one that waits, so that nobody's steps are repeated while others finish, and memory stays bounded whatever the number
-of members. The loops inside the compiled program ask one question for all ("does anyone run?", "has anyone a state to
-save?"): under a vmapped condition XLA would compute both sides and copy all saved states at every step.
-"""
-
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array
 
-from tokenfield.evolution.march import Stride, ctrl_c, ending
-from tokenfield.evolution.members import Ensemble, Members
-from tokenfield.evolution.plan import Plan
-from tokenfield.evolution.problem import Problem, explodes
-from tokenfield.evolution.progress import Progress
-from tokenfield.evolution.step import Walker, arrive, attempt, due, locate, snapshot, start
-from tokenfield.status import Status
-
-MEMORY = 256e6
-"""Bytes that the slots may take together: saved states, stages of the solver, attention between tokens."""
-
-CACHE = 24e6
-"""Bytes that a step of all slots may touch. At n = 32, d = 128, 50 slots do the work of a member's step in three quarters of
-the time that 100 take."""
-
-WORTH_COMPILING = 3.0
-"""Seconds that empty slots may cost before a smaller program is made, which costs about as much."""
+from tokenfield import _checks as check
+from tokenfield.attention.base import as_dtype
+from tokenfield.errors import InputError
+from tokenfield.flow import Flow
+from tokenfield.measures import AbstractMeasure
 
 
-def slots_for(problem: Problem, count: int) -> int:
-    """How many members walk side by side."""
-    y, T = problem.motion.first, len(problem.ts)
-    step = 12 * y.size + len(y) * min(len(y), 2048)
-    most = min(MEMORY / (2 * T * y.size + step), CACHE / step) / y.dtype.itemsize
-    return int(np.clip(most, 1, count))
+class Ensemble:
+    """All pairs of flows and starts, in the order of an array of shape `batch`. What varies among members has a leading axis in
+    `flow` and in `start`."""
+
+    def __init__(self, flow: Any, mu0: Any):
+        self.many_flows = isinstance(flow, list | tuple)
+        self.many_starts = isinstance(mu0, list | tuple) or _leading(mu0) > 0
+        self.flows, starts = _flows(flow), _starts(mu0)
+        self.start = stacked("start", starts) if self.many_starts else starts[0]
+        cast = [as_dtype(one, self.start.dtype) for one in self.flows]
+        self.flow = stacked("flow", cast) if self.many_flows else cast[0]
+        self.counts = len(self.flows), len(starts)
+        self.batch = (len(self.flows),) * self.many_flows + (len(starts),) * self.many_starts
+        known = [mu.origin for mu in starts]
+        self.origin = {"starts": known} if self.many_starts else known[0]
+
+    @staticmethod
+    def read(flow: Any, mu0: Any, traced: bool) -> "Ensemble | None":
+        """The ensemble that is meant, where there is more than one flow or start: a list, or a measure with a leading axis."""
+        if not (isinstance(flow, list | tuple) or isinstance(mu0, list | tuple) or _leading(mu0) > 0):
+            return None
+        if traced:
+            raise InputError(
+                "Under jit, grad and vmap `evolve` takes one flow and one measure. For many, map it: "
+                "jax.vmap(lambda beta: tkf.evolve(tkf.sa(beta), mu0, t))(betas)."
+            )
+        return Ensemble(flow, mu0)
+
+    def __len__(self) -> int:
+        return self.counts[0] * self.counts[1]
+
+    def pairs(self, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The flow and the start of members, by number."""
+        flow, start = np.divmod(which, self.counts[1])
+        return flow, start
+
+    def flows_in_batch(self) -> Flow:
+        """The flows with the batch's axes in front."""
+        extra = (1,) * self.many_starts
+        lead = lambda leaf: leaf.reshape(leaf.shape[0], *extra, *leaf.shape[1:]) if self.many_flows else leaf
+        tail = lambda leaf: leaf.shape[1:] if self.many_flows else leaf.shape
+        whole = lambda leaf: check.on_device(np.broadcast_to(lead(np.asarray(leaf)), self.batch + tail(leaf)))
+        return arrays_of(whole, self.flow)
+
+    def in_batch(self, tree: Any) -> Any:
+        """Arrays with one leading axis of members, in the batch's shape."""
+        return arrays_of(lambda leaf: check.on_device(np.asarray(leaf).reshape(*self.batch, *leaf.shape[1:])), tree)
 
 
-# The compiled programs. All take what is fixed first, and give the memory of the rest to their results.
+def seeds_of(seed: int, count: int) -> np.ndarray:
+    """A seed of noise for every member, all different: steps of a random odd length from a random place, modulo 2³¹.
+    (Seeds seed, seed + 1, ... would give ensembles with neighbouring seeds nearly the same noise.)"""
+    place, length = (int(word) for word in np.random.SeedSequence(seed).generate_state(2))
+    return np.asarray([(place + member * (length | 1)) % 2**31 for member in range(count)])
 
 
-@eqx.filter_jit
-def _begin(plan: Plan, members: Members) -> Walker:
-    return members.map(plan, start)
+def _flows(flow: Any) -> list[Flow]:
+    flows = list(flow) if isinstance(flow, list | tuple) else [flow]
+    _refuse_empty("flow", flows)
+    for i, one in enumerate(flows):
+        if not isinstance(one, Flow):
+            raise InputError(
+                f"evolve(flow, mu0, t) needs Flows first, e.g. [tkf.sa(1.0), tkf.sa(4.0)], but flow {i} is a {type(one).__name__}."
+            )
+    return flows
 
 
-@eqx.filter_jit(donate="all-except-first")
-def _enter(fixed: tuple[Array, Walker], walkers: Walker, states: Array) -> tuple[Walker, Array]:
-    """Fresh walkers take the slots that are theirs."""
-    fresh, new = fixed
-    return _where(fresh, new, walkers), states.at[:, 0].set(_where(fresh, new.y, states[:, 0]))
+def _starts(mu0: Any) -> list[Any]:
+    """The measures of a list, or of one measure with a leading axis."""
+    if not isinstance(mu0, list | tuple):
+        return [mu0] if _leading(mu0) == 0 else _unstacked(mu0)
+    _refuse_empty("mu0", mu0)
+    for j, one in enumerate(mu0):
+        if not isinstance(one, AbstractMeasure) or _leading(one):
+            raise InputError(f"Argument `mu0` must be a list of single measures, but start {j} is {one!r:.80}.")
+    return list(mu0)
 
 
-@eqx.filter_jit(donate="all-except-first")
-def _advance(
-    fixed: tuple[Plan, Members, dict[str, Array]], walkers: Walker, states: Array
-) -> tuple[Array, Walker, Array]:
-    """Steps of all who run: `limit` of them, or until no more than `floor` run. How many there were, and what came of them."""
-    plan, members, until = fixed
-
-    def goes_on(carry):
-        done, walkers, _ = carry
-        return (done < until["limit"]) & (jnp.sum(_runs(walkers, until["max_steps"])) > until["floor"])
-
-    def step(carry):
-        done, walkers, states = carry
-        return done + 1, *_step(plan, members, _runs(walkers, until["max_steps"]), walkers, states)
-
-    return lax.while_loop(goes_on, step, (jnp.asarray(0), walkers, states))
+def _refuse_empty(name: str, things: Sequence[Any]) -> None:
+    if len(things) == 0:
+        raise InputError(f"Argument `{name}` is an empty list: there is nothing to move.")
 
 
-def _runs(walkers: Walker, max_steps: Array) -> Array:
-    return (walkers.status == Status.RUNNING) & (walkers.steps < max_steps)
+def _leading(mu: Any) -> int:
+    return mu.leading if isinstance(mu, AbstractMeasure) else 0
 
 
-def _step(plan: Plan, members: Members, runs: Array, now: Walker, states: Array) -> tuple[Walker, Array]:
-    """One step of everyone; those who do not run stay where they are."""
-    step = members.map(plan, attempt, now)
-    if plan.until is not None:
-        stopped, here = step.stopped & runs, (step.t, step.y)
-        found = lambda: _where(stopped, members.map(plan, locate, now, step), here)
-        step = eqx.tree_at(lambda s: (s.t, s.y), step, lax.cond(jnp.any(stopped), found, lambda: here))
-
-    def waiting(saved):
-        return runs & members.map(plan, due, step, saved)
-
-    def write(album):
-        saved, states = album
-        writes = waiting(saved)
-        rows = members.map(plan, snapshot, now, step, saved)
-        slots, at = jnp.arange(len(saved)), jnp.where(writes, saved, states.shape[1])
-        return saved + writes, states.at[slots, at].set(rows, mode="drop", unique_indices=True)
-
-    saved, states = lax.while_loop(lambda album: jnp.any(waiting(album[0])), write, (now.saved, states))
-    return _where(runs, members.map(plan, arrive, now, step, saved), now), states
+def _unstacked(mu: AbstractMeasure) -> list[AbstractMeasure]:
+    """Members of a measure with one leading axis; arrays without it (weights, say) are shared."""
+    if _leading(mu) > 1:
+        raise InputError(
+            f"A batch of starts has one leading axis, but {mu!r} has {_leading(mu)}. Flatten them first: x.reshape(-1, n, d)."
+        )
+    batched = {name: array for name, array in mu.arrays.items() if array.ndim > len(mu.axes[name])}
+    counts = {len(array) for array in batched.values()}
+    if len(counts) != 1 or 0 in counts:
+        raise InputError(
+            f"The arrays of a batch of starts must have equal, positive lengths, but have {sorted(counts)}."
+        )
+    where = lambda mu: [getattr(mu, name) for name in batched]
+    values = [np.asarray(array) for array in batched.values()]
+    return [eqx.tree_at(where, mu, [check.on_device(array[j]) for array in values]) for j in range(counts.pop())]
 
 
-@eqx.filter_jit
-def _develop(plan: Plan, members: Members, walkers: Walker, states: Array) -> tuple[Array, Any]:
-    """Times and measures of every slot, as a run returns them: after its end a walk holds its last state."""
-
-    def one(p: Problem, walker: Walker, rows: Array) -> tuple[Array, Any]:
-        reached = (jnp.arange(len(p.ts)) < walker.saved)[:, None, None]
-        return jnp.minimum(p.ts, walker.t), jax.vmap(p.motion.measure)(jnp.where(reached, rows, walker.y))
-
-    return members.map(plan, one, walkers, states)
+def stacked(kind: str, things: list[Any]) -> Any:
+    """Things of one shape along a new axis."""
+    for i, other in enumerate(things[1:], 1):
+        _refuse_unlike(kind, things[0], i, other)
+    arrays, rest = zip(*(eqx.partition(thing, eqx.is_array) for thing in things), strict=True)
+    numbers = jax.tree.map(lambda *leaves: check.on_device(np.stack([np.asarray(leaf) for leaf in leaves])), *arrays)
+    return eqx.combine(numbers, rest[0])
 
 
-@eqx.filter_jit
-def _explode(plan: Plan, members: Members, walkers: Walker) -> Array:
-    return members.map(plan, lambda p, walker: explodes(p, walker.t, walker.y, walker.memory), walkers)
+def _refuse_unlike(kind: str, first: Any, i: int, other: Any) -> None:
+    """Members of an ensemble run in one program, so that only their numbers may differ."""
+    (ours, tree), (theirs, other_tree) = (jax.tree_util.tree_flatten_with_path(thing) for thing in (first, other))
+    pair = f"{kind} 0 is {first!r:.90} and {kind} {i} is {other!r:.90}"
+    refusal = f"Members of an ensemble must be alike up to their numbers, but {pair}"
+    advice = "Run unlike ones apart."
+    if tree != other_tree:
+        raise InputError(f"{refusal}: they have different parts. {advice}")
+    for (path, a), (_, b) in zip(ours, theirs, strict=True):
+        name = jax.tree_util.keystr(path).lstrip(".")
+        if eqx.is_array(a) and eqx.is_array(b) and (a.shape, a.dtype) == (b.shape, b.dtype):
+            continue
+        if eqx.is_array(a) and eqx.is_array(b):
+            raise InputError(f"{refusal}: `{name}` has {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}. {advice}")
+        if a is not b and a != b:
+            raise InputError(f"{refusal}: `{name}` is {a!r:.60} and {b!r:.60}. {advice}")
 
 
-def _where(mask: Array, new: Any, old: Any) -> Any:
-    """Slot by slot, the new or the old."""
-    fits = lambda leaf: mask.reshape(-1, *(1,) * (leaf.ndim - 1))
-    return jax.tree.map(lambda a, b: jnp.where(fits(a), a, b), new, old)
+def picked(tree: Any, index: np.ndarray) -> Any:
+    return arrays_of(lambda leaf: check.on_device(np.asarray(leaf)[index]), tree)
 
 
-class Slots:
-    """The slots and who is in them, and the results of those who have left."""
-
-    def __init__(self, ensemble: Ensemble, plan: Plan, problem: Problem, seeds: np.ndarray, max_steps: int):
-        self.ensemble, self.plan, self.seeds, self.max_steps = ensemble, plan, seeds, max_steps
-        self.entered, self.left = 0, 0
-        self.results: Any = None
-        count = slots_for(problem, len(ensemble))
-        self.who = np.full(count, -1)
-        self.runs = np.zeros(count, bool)
-        self.walkers: Any = None
-        self.states = jnp.zeros((count, len(plan.ts), *problem.motion.first.shape), problem.motion.first.dtype)
-
-    @property
-    def waiting(self) -> int:
-        return len(self.ensemble) - self.entered
-
-    @property
-    def worth_filling(self) -> int:
-        """So many slots must be empty before members that wait are let in: letting in costs a little for all slots."""
-        return max(1, len(self.who) // 4)
-
-    def fill(self) -> None:
-        """Members that wait enter the empty slots."""
-        fresh = (self.who < 0) & (np.cumsum(self.who < 0) <= self.waiting)
-        self.who[fresh] = self.entered + np.arange(fresh.sum())
-        self.entered += int(fresh.sum())
-        self.members = self.ensemble.take(np.maximum(self.who, 0), self.seeds)
-        new = _begin(self.plan, self.members)
-        old = jax.tree.map(jnp.zeros_like, new) if self.walkers is None else self.walkers
-        self._now(*_enter((jnp.asarray(fresh), new), old, self.states))
-
-    def advance(self, limit: int) -> int:
-        """A piece of the walk. While others wait it ends as soon as a quarter of the slots is free for them. How many steps
-        it was."""
-        floor = len(self.who) - self.worth_filling if self.waiting else 0
-        numbers = {"limit": limit, "floor": floor, "max_steps": self.max_steps}
-        fixed = self.plan, self.members, {name: jnp.asarray(number) for name, number in numbers.items()}
-        did, walkers, states = jax.block_until_ready(_advance(fixed, self.walkers, self.states))
-        self._now(walkers, states)
-        return int(did)
-
-    def _now(self, walkers: Walker, states: Array) -> None:
-        self.walkers, self.states = walkers, states
-        self.runs = np.array(_runs(walkers, jnp.asarray(self.max_steps))) & (self.who >= 0)
-
-    def harvest(self, everyone: bool = False) -> None:
-        """Those whose walk is over leave with their results; everyone does when the run was interrupted."""
-        slots = np.flatnonzero((self.who >= 0) & (everyone | ~self.runs))
-        if len(slots) == 0:
-            return
-        times, states = _develop(self.plan, self.members, self.walkers, self.states)
-        w = self.walkers
-        told = {"times": times, "reached": w.t, "code": self._codes(slots), "steps": w.steps, "accepted": w.accepted}
-        arrays, self.rest = eqx.partition(states, eqx.is_array)
-        self._keep(slots, (told, arrays))
-        self.left += len(slots)
-        self.who[slots], self.runs[slots] = -1, False
-
-    def _codes(self, slots: np.ndarray) -> np.ndarray:
-        codes, worn = np.array(self.walkers.status), np.asarray(self.walkers.steps) >= self.max_steps
-        codes[slots] = [ending(int(codes[slot]), bool(worn[slot])) for slot in slots]
-        stalled = codes == Status.STALLED
-        if np.any(stalled[slots]):
-            codes[stalled & np.asarray(_explode(self.plan, self.members, self.walkers))] = Status.BLOW_UP
-        return codes
-
-    def _keep(self, slots: np.ndarray, leaving: Any) -> None:
-        if self.results is None:
-            empty = lambda leaf: np.empty((len(self.ensemble), *leaf.shape[1:]), leaf.dtype)
-            self.results = jax.tree.map(empty, leaving)
-        for kept, leaf in zip(jax.tree.leaves(self.results), jax.tree.leaves(leaving), strict=True):
-            kept[self.who[slots]] = np.asarray(leaf)[slots]
-
-    def shrink(self) -> None:
-        """As few slots as those who run need, a power of two, so that few programs are ever compiled."""
-        self.harvest()
-        running = np.flatnonzero(self.runs)
-        kept = np.resize(running, 1 << (len(running) - 1).bit_length())
-        self.who = np.where(np.arange(len(kept)) < len(running), self.who[kept], -1)
-        take = lambda leaf: jnp.asarray(np.asarray(leaf)[kept])
-        walkers, states = jax.tree.map(take, (self.walkers, self.states))
-        idle = jnp.where(jnp.asarray(self.who) < 0, int(Status.COMPLETED), walkers.status)
-        self.members = self.ensemble.take(np.maximum(self.who, 0), self.seeds)
-        self._now(eqx.tree_at(lambda w: w.status, walkers, idle), states)
-
-    def fraction(self) -> float:
-        """The share of the work that is done, in time."""
-        share = (np.asarray(self.walkers.t) - float(self.plan.t0)) / float(self.plan.t1 - self.plan.t0)
-        inside = np.where(self.runs, share, 1.0)[self.who >= 0]
-        return (self.left + float(inside.sum())) / len(self.ensemble)
-
-    def done(self) -> int:
-        return self.left + int(np.sum((self.who >= 0) & ~self.runs))
-
-
-def march_all(slots: Slots, progress: bool | None) -> tuple[dict[str, Array], Any]:
-    """Walk everyone to the end, in pieces: times, endings and steps, and the states, by member."""
-    stride, idle, total = Stride(), 0.0, len(slots.ensemble)
-    with ctrl_c() as interrupted, Progress(progress, "evolving") as bar:
-        slots.fill()
-        while slots.done() < total and not interrupted():
-            if slots.waiting and np.sum(~slots.runs) >= slots.worth_filling:
-                slots.harvest()
-                slots.fill()
-                continue
-            with stride:
-                stride.did = slots.advance(stride.piece)
-            bar.update(slots.fraction(), f"{slots.done()} of {total} members")
-            idle += stride.took * float(np.mean(~slots.runs)) * (not slots.waiting)
-            if idle > WORTH_COMPILING and 0 < 2 * slots.runs.sum() <= len(slots.runs):
-                slots.shrink()
-                idle = 0.0
-    slots.harvest(everyone=True)
-    while slots.waiting:  # interrupted: those who never began are where they started
-        slots.fill()
-        slots.harvest(everyone=True)
-    told, arrays = jax.tree.map(jnp.asarray, slots.results)
-    return told, eqx.combine(arrays, slots.rest)
+def arrays_of(function: Callable, tree: Any) -> Any:
+    """`function` of the arrays of a tree; what is not an array stays."""
+    return jax.tree.map(lambda leaf: function(leaf) if eqx.is_array(leaf) else leaf, tree)

@@ -1,60 +1,53 @@
 """`evolve`, the one front door."""
 
-import dataclasses
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
-import equinox as eqx
+import diffrax as dfx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tokenfield import _checks as check
-from tokenfield._memory import make_room
-from tokenfield.attention.base import as_dtype
-from tokenfield.errors import InputError, suggest
-from tokenfield.evolution.accuracy import reached_accuracy
-from tokenfield.evolution.clocks import Clock, clock_named, log_times
-from tokenfield.evolution.coalescing import Coalescing
-from tokenfield.evolution.diffeq import ADJOINTS, solve
-from tokenfield.evolution.ensemble import Slots, march_all
-from tokenfield.evolution.members import Ensemble, seeds_of
-from tokenfield.evolution.noise import NoisyParticles
-from tokenfield.evolution.particles import Particles
-from tokenfield.evolution.plan import Plan, begin, motion_of
-from tokenfield.evolution.problem import Problem
-from tokenfield.evolution.solvers import solver_name
-from tokenfield.evolution.until import sees_no_axes
-from tokenfield.evolution.walk import walk
-from tokenfield.flow import Flow, refuse_non_measures
-from tokenfield.measures import Tokens
-from tokenfield.summation import Sharded, Span
+from tokenfield._compile import make_room
+from tokenfield._types import Number, Numbers, no_type_check
+from tokenfield.errors import InputError
+from tokenfield.evolution.coordinates import coordinates_for
+from tokenfield.evolution.drivers import driver_for
+from tokenfield.evolution.outcome import Outcome
+from tokenfield.evolution.solvers import SOLVERS, solver_name
+from tokenfield.evolution.task import Options, Task, Until, Watch, read
+from tokenfield.flow import Flow
+from tokenfield.measures import AbstractMeasure
+from tokenfield.summation import AbstractSummation
 from tokenfield.trajectory import Provenance, Trajectory
 
+M = TypeVar("M", bound=AbstractMeasure)
 
+
+@no_type_check
 def evolve(
-    flow: Any,
-    mu0: Any,
-    t: Any,
+    flow: Flow | Sequence[Flow],
+    mu0: M | Sequence[M],
+    t: Number | tuple[Number, Number] | Sequence[float],
     *,
-    save: Any = 100,
-    until: Any = None,
-    solver: Any = None,
-    rtol: Any = None,
-    atol: Any = None,
-    max_steps: Any = 100_000,
-    summation: Any = None,
-    coalesce: Any = None,
-    clock: Any = None,
-    devices: Any = None,
-    step: Any = None,
-    seed: Any = 0,
-    refine: bool = True,
+    save: int | str | Numbers = 100,
+    until: Until | None = None,
+    solver: str | dfx.AbstractSolver | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    max_steps: int = 100_000,
+    summation: str | AbstractSummation | None = None,
+    coalesce: float | None = None,
+    clock: str | None = None,
+    devices: int | Sequence[Any] | None = None,
+    step: Number | None = None,
+    seed: int | jax.Array | None = None,
+    refine: bool | None = None,
     progress: bool | None = None,
-    watch: Callable | None = None,
-    adjoint: Any = "reverse",
-) -> Trajectory:
+    watch: Watch | None = None,
+    adjoint: str | None = None,
+) -> Trajectory[M]:
     r"""Move a measure along a flow: solve $∂_t μ + \mathrm{div}(μ v_μ) = κ^{-1} Δμ$, where the flow has noise, else without κ.
 
     Tokens move by $\dot x_i = v_μ(x_i)$, with noise by $dX_i = v_μ(X_i) dt + \sqrt{2/κ}\, dW_i$; `Equiangular` by the
@@ -78,24 +71,38 @@ def evolve(
     - `rtol`, `atol`: every step keeps the error of every token below atol + rtol·|x_i|; 1e-6 for tokens (in float32,
       1.2e-5), less for measures of fewer numbers, 1e-3 with noise; atol is rtol/1000.
     - `max_steps`: a run that needs more ends there, with `run.status` and what was computed.
+    - `progress`: a bar on the terminal; None shows one on runs longer than a second, if anyone is watching.
+    - `watch`: called as watch(t, mu) at every saved state, while the run goes on.
+    - `adjoint`: how derivatives are taken, if anyone takes them: "reverse" (when left out) for jax.grad, "forward" for jax.jvp
+      and jacfwd.
+
+    For tokens:
+
     - `summation`: how sums over tokens are computed, chosen by cost when left out: "dense" (every pair), "circle" and
-      "sphere" (O(n), tokens on S¹ and S²), "euclidean" (O(n), d ≤ 3), "span" (fewer tokens than dimensions). Each keeps
-      every token's velocity to a tenth of rtol.
+      "sphere" (O(n), tokens on S¹ and S²), "euclidean" (O(n), d ≤ 3); "span" for dense sums in coordinates of the tokens'
+      span (fewer tokens than dimensions). Each keeps every token's velocity to a tenth of rtol.
+    - `devices`: deal the rows of dense sums out to several JAX devices: how many, or a list of them.
     - `coalesce`: a radius, 1e-5 say, within which tokens that have met become one weighted token, on the sphere and under
       `Rescaled`. Such runs reach times like 10³⁰; `run.mergers` says who met when, and `run.x` still has every token.
       Every rtol is at most a tenth of the radius.
     - `clock`: how save counts are spaced: "linear", "log", or, for runs that coalesce, "rescaled": `t` and equal spacing
       are those of s with dt = e^{β(1-c)} ds, c the largest inner product of two groups [rigollet2025, theorem 6].
-    - `devices`: deal the rows of dense sums out to several JAX devices: how many, or a list of them.
-    - `step`, `seed`: for noisy tokens, the length of steps (adapted to rtol when left out) and the seed of the noise.
-    - `refine`: for densities, whether to double the number of modes when the spectrum is no longer resolved; if not, or
-      when there would be too many, `run.status` says so.
-    - `progress`: a bar on the terminal; None shows one on runs longer than a second, if anyone is watching.
-    - `watch`: called as watch(t, mu) at every saved state, while the run goes on.
-    - `adjoint`: under jax.grad, "reverse"; under jax.jvp and jacfwd, "forward".
+    - `step`, `seed`: with noise, the length of steps (adapted to rtol when left out) and the seed of the noise (0).
 
-    Compiled once for a shape: other β, starts, times and tolerances reuse the program (with sums in O(n), β that need
-    about as many modes). Inside jit, grad and vmap the same call is one differentiable Diffrax solve.
+    For densities:
+
+    - `refine`: whether to double the number of modes when the spectrum is no longer resolved (yes, when left out); if not, or
+      when there would be too many, `run.status` says so.
+
+    An option that what moves cannot use is refused.
+
+    **Returns** a `Trajectory` of the kind of measure that was given.
+
+    **Raises** `InputError` where something does not fit. A run that blows up, stalls or is interrupted raises nothing: it says
+    so in `run.status` and keeps what was computed.
+
+    Compiled once for a shape: other β, starts, times, tolerances and numbers of saved states reuse the program (with sums in
+    O(n), β that need about as many modes). Inside jit, grad and vmap the same call is one differentiable Diffrax solve.
 
     >>> import tokenfield as tkf
     >>> mu0 = tkf.Tokens.uniform_sphere(n=16, d=3, seed=0)
@@ -108,240 +115,101 @@ def evolve(
     ((3, 5), (3, 5, 50, 16, 3), (3, 5, 50))
     """
     began = time.perf_counter()
-    if not check.traced(jnp.zeros(()) + 0.0):  # nobody's trace is under way
-        make_room()
-    ensemble = Ensemble(flow, mu0) if Ensemble.asked(flow, mu0) else None
-    if ensemble is not None:
-        if summation == "span" or (summation is None and devices is None and ensemble.spans(until)):
-            ensemble, summation = ensemble.turned() if ensemble.spans(until) else ensemble, "dense"
-        flow, mu0 = ensemble.first
-        summation = "dense" if summation is None else summation  # members are alike, whatever their numbers
-    if not isinstance(flow, Flow):
-        raise InputError(
-            f"evolve(flow, mu0, t) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
-        )
-    refuse_non_measures(mu0)
-    clock = clock_named(clock)
-    summation = summation if devices is None else _dealt(summation, devices)
-    radius = None if coalesce is None else _radius(coalesce, mu0)
-    usual = motion_of(flow, mu0).rtol if radius is None else min(motion_of(flow, mu0).rtol, 0.1 * radius)
-    rtol, atol = _tolerances(rtol, atol, mu0.dtype, usual)
-    motion = begin(as_dtype(flow, mu0.dtype), mu0, summation, seed, rtol)
-    dtype = motion.first.dtype
-    times = _interval(t)
-    plan = Plan(
-        t0=jnp.asarray(times[0], dtype),
-        t1=jnp.asarray(times[1], dtype),
-        ts=jnp.asarray(_save_times(save, times, clock), dtype),
-        rtol=jnp.asarray(rtol, dtype),
-        atol=jnp.asarray(atol, dtype),
+    options = Options(
+        save=save,
+        until=until,
         solver=solver,
-        step=check.number("step", step) if check.traced(step) else step,  # which refuses
-        summation=summation,
-        until=_stop_condition(until),
-        strict=bool(refine),
-    )
-    problem = plan.problem(motion)
-    _distinct(problem)
-    max_steps = check.whole("max_steps", max_steps, 1, "the most steps that a run may take")
-    provenance = Provenance(
-        solver=solver_name(problem.solver),
         rtol=rtol,
         atol=atol,
-        summation=motion.sums,
+        max_steps=max_steps,
+        summation=summation,
+        coalesce=coalesce,
         clock=clock,
-        origin=getattr(mu0, "origin", None),
-        noise=int(seed) if isinstance(motion, NoisyParticles) and not check.traced(seed) else None,
+        devices=devices,
+        step=step,
+        seed=seed,
+        refine=refine,
+        progress=progress,
+        watch=watch,
+        adjoint=adjoint,
     )
-    if not isinstance(adjoint, str) or adjoint not in ADJOINTS:
-        raise InputError(f"Unknown adjoint {adjoint!r}. {suggest(adjoint, ADJOINTS)}")
-    if radius is None and clock == "rescaled":
-        raise InputError("The rescaled clock starts anew at every merger: it needs coalesce=1e-5, say.")
-    if ensemble is not None:
-        if radius is not None:
-            raise InputError(
-                "Members of an ensemble cannot coalesce: they would no longer be alike. Evolve them one by one."
-            )
-        if watch is not None:
-            raise InputError(
-                "Argument `watch` follows one run, and these are many. Leave it out, or evolve one member."
-            )
-        return _evolve_all(ensemble, plan, problem, max_steps, progress, provenance, began)
-    if _under_transformation(problem):
-        if radius is not None:
-            raise InputError(
-                "Tokens cannot coalesce under jit, grad and vmap: their number changes. Call evolve outside."
-            )
-        if watch is not None:
-            raise InputError("Argument `watch` sees values, and there are none under jit, grad and vmap. Leave it out.")
-        solved = solve(problem, max_steps, adjoint)
-        states = jax.vmap(motion.measure)(solved.states)
-        return Trajectory(
-            solved.times, states, flow, solved.reached, solved.status, solved.steps, solved.accepted, provenance
-        )
-    if radius is not None:
-        return _evolve_merging(flow, motion, plan, radius, summation, max_steps, progress, watch, provenance, began)
-    times, states, reached, status, steps, accepted = walk(problem, max_steps, progress, watch)
-    if isinstance(motion, Particles):
-        final, sums = states.take(len(times) - 1), motion.summation
-        provenance = dataclasses.replace(provenance, accuracy=reached_accuracy(flow, final, times[-1], sums))
-    took = provenance.after(time.perf_counter() - began)
-    return Trajectory(times, states, flow, reached, status, steps, accepted, took)
+    task = read(flow, mu0, t, options)
+    if not task.traced:
+        make_room()
+    coordinates = coordinates_for(task)
+    task = coordinates.into(task)
+    outcome = coordinates.back(driver_for(task)(task))
+    return _trajectory(task, outcome, flow, mu0, time.perf_counter() - began)
 
 
-def _evolve_merging(
-    flow: Flow,
-    motion: Any,
-    plan: Plan,
-    radius: float,
-    summation: Any,
-    max_steps: int,
-    progress: bool | None,
-    watch: Callable | None,
-    how: Provenance,
-    began: float,
-) -> Trajectory:
-    """The run of tokens that become one where they meet."""
-    blind = motion.basis is None or sees_no_axes(plan.until)
-    start = motion.start if blind else motion.measure(motion.first)
-    basis, summation = (motion.basis, "dense") if isinstance(motion.summation, Span) and blind else (None, summation)
-    ends = np.array([float(plan.t0), float(plan.t1)])
-    clock = Clock(how.clock, motion.flow, ends, np.asarray(plan.ts), np.asarray(start.x))
-    work = Coalescing(motion.flow, start, plan, clock, radius, summation, max_steps)
-    status = work.run(progress, watch)
-    times, states, told = np.concatenate(work.times), work.tokens(), work.told if basis is None else "span"
+def _trajectory(task: Task, outcome: Outcome, flow: Any, mu0: Any, seconds: float) -> Trajectory:
+    """The run that came of a task: the one place where a trajectory is made."""
+    e, dtype = task.ensemble, task.start.dtype
+    seeded = "seed" in task.kind.options and not check.traced(task.seed)
+    provenance = Provenance(
+        solver=solver_name(task.plan.solver),
+        rtol=task.rtol,
+        atol=task.atol,
+        summation=outcome.summation,
+        origin=mu0.origin if e is None else e.origin,
+        noise=(int(task.seed) if outcome.seeds is None else outcome.seeds) if seeded else None,
+        coalesce=task.radius,
+        clock=task.clock,
+        accuracy=outcome.accuracy,
+        seconds=float("nan") if task.traced else seconds,
+    )
+    whole = lambda value: value if isinstance(value, jax.Array) else check.on_device(np.asarray(value))
     return Trajectory(
-        jnp.asarray(times, plan.ts.dtype),
-        states if basis is None else eqx.tree_at(lambda mu: mu.x, states, states.x @ basis),
-        flow,
-        jnp.asarray(clock.t, plan.ts.dtype),
-        jnp.asarray(int(status)),
-        jnp.asarray(work.steps),
-        jnp.asarray(work.accepted),
-        dataclasses.replace(how, summation=told, coalesce=radius, seconds=time.perf_counter() - began),
-        mergers=work.ledger.mergers(),
-        rescaled=None if clock.coupling is None else jnp.asarray(np.concatenate(work.rescaled), plan.ts.dtype),
+        times=_real(outcome.times, dtype),
+        states=outcome.states,
+        flow=flow if e is None else e.flows_in_batch(),
+        reached=_real(outcome.reached, dtype),
+        code=whole(outcome.code),
+        steps=whole(outcome.steps),
+        accepted=whole(outcome.accepted),
+        provenance=provenance,
+        mergers=outcome.mergers,
+        rescaled=None if outcome.rescaled is None else _real(outcome.rescaled, dtype),
     )
 
 
-def _dealt(summation: Any, devices: Any) -> Sharded:
-    if summation not in (None, "dense"):
-        raise InputError(f"Only dense sums are dealt out to devices, not {summation!r}. Leave `summation` out.")
-    return Sharded(devices)
+def _real(value: Any, dtype: Any) -> jax.Array:
+    return value if isinstance(value, jax.Array) else check.on_device(np.asarray(value, dtype))
 
 
-def _radius(coalesce: Any, mu: Any) -> float:
-    if not isinstance(mu, Tokens):
-        raise InputError(f"Argument `coalesce` is for Tokens, not for {type(mu).__name__}. Leave it out.")
-    radius = check.number("coalesce", coalesce, positive=True)
-    least = 20 * float(jnp.finfo(mu.dtype).eps) ** 0.5
-    if not least <= radius <= 0.1:
+def state_at(run: Trajectory[M], t: Number) -> M:
+    """The state of a run at any of its times, to the run's own accuracy: between saved times the flow is solved again from the
+    last one before."""
+    run.refuse_batches("asked for a time")
+    times, end = np.asarray(run.times), float(run.reached)
+    t = float(np.asarray(check.number("t", t), times.dtype))
+    if not times[0] <= t <= end:
+        raise InputError(f"The run has t in [{times[0]:g}, {end:g}], but was asked for t = {t:g}.")
+    before = int(np.searchsorted(times, t, side="right")) - 1
+    if times[before] == t:
+        return run[before]
+    how = run.provenance
+    if how.noise is not None:
         raise InputError(
-            f"Argument `coalesce` must be between {least:.0e} (below that, {mu.dtype} cannot tell distances) and 0.1, but is "
-            f"{radius:g}. 1e-5 is a good choice."
+            f"t = {t:g} is not a saved time, and noise is not drawn twice alike between saved times. Save that time too: "
+            "evolve(..., save=times)."
         )
-    return radius
-
-
-def _evolve_all(
-    ensemble: Ensemble,
-    plan: Plan,
-    problem: Problem,
-    max_steps: int,
-    progress: bool | None,
-    provenance: Provenance,
-    began: float,
-) -> Trajectory:
-    """Every member's run, as one trajectory with the batch's axes in front."""
-    seeds = seeds_of(provenance.noise or 0, len(ensemble))
-    if plan.step is not None:
-        plan = dataclasses.replace(plan, step=jnp.asarray(plan.step, plan.ts.dtype))
-    told, states = march_all(Slots(ensemble, plan, problem, seeds, max_steps), progress)
-    told, states = ensemble.shaped((told, ensemble.turned_back(states)))
-    noise = None if provenance.noise is None else seeds.tolist()
-    sums = provenance.summation if ensemble.basis is None else "span"
-    how = dataclasses.replace(
-        provenance, summation=sums, origin=ensemble.origin, noise=noise, seconds=time.perf_counter() - began
+    if run.flow is None or how.solver not in (*SOLVERS, "etd4"):
+        raise InputError(
+            f"t = {t:g} is not a saved time, and the run does not know its flow and solver to solve it again. "
+            f"The nearest saved times are {times[before]:g} and {times[min(before + 1, len(times) - 1)]:g}."
+        )
+    again = evolve(
+        run.flow,
+        run[before],
+        (times[before], t),
+        save=1,
+        solver=how.solver,
+        rtol=how.rtol,
+        atol=how.atol,
+        max_steps=100_000 + 2 * int(run.steps),
+        coalesce=how.coalesce,
     )
-    return Trajectory(states=states, flow=ensemble.spread(), provenance=how, **told)
-
-
-def _under_transformation(problem: Problem) -> bool:
-    """Inside jit every new array is traced, under grad and vmap those that depend on their arguments."""
-    return check.traced(problem) or check.traced(jnp.zeros(()) + 0.0)
-
-
-def _tolerances(rtol: Any, atol: Any, dtype: Any, usual: float) -> tuple[float, float]:
-    least = 50 * float(jnp.finfo(dtype).eps)
-    rtol = max(usual, 2 * least) if rtol is None else check.number("rtol", rtol, positive=True)
-    if rtol < least:
-        raise InputError(f"Argument `rtol` must be at least {least:.1e} in {dtype}, but is {rtol:g}.")
-    return rtol, rtol / 1000 if atol is None else check.number("atol", atol, positive=True)
-
-
-def _interval(t: Any) -> Any:
-    """Start and end times as one array, from an end time or a pair."""
-    pair = t if isinstance(t, tuple | list) and len(t) == 2 else None
-    if pair is not None and check.traced(pair):
-        return jnp.stack([check.scalar("t", part) for part in pair])
-    times = check.real_array("t", t, like="an end time or a pair (start, end)")
-    if times.shape not in ((), (2,)):
-        raise InputError(f"Argument `t` must be an end time or a pair (start, end), but has shape {times.shape}.")
-    if times.ndim == 0:
-        check.finite("t", times)
-        times = times * np.array([0.0, 1.0], times.dtype) + 0.0
-    if not check.traced(times):
-        check.finite("t", times)
-        if not times[0] < times[1]:
-            raise InputError(
-                f"Time must run forward, from start {times[0]:g} to a later end, but the end is {times[1]:g}. "
-                "(Backward in time the flow is ill-posed: clusters would have to come apart.)"
-            )
-    return times
-
-
-def _save_times(save: Any, times: Any, clock: str) -> Any:
-    if isinstance(save, str):
-        if save != "log":
-            raise InputError(f"Argument `save` must be a count, an array of times or 'log', but is {save!r}.")
-        save, clock = 100, "log"
-    if clock == "log" and isinstance(save, int | np.integer):
-        if check.traced(times):
-            raise InputError("Logarithmic save times need an end time that is known. Give an array of times instead.")
-        return times[0] + log_times(times[1] - times[0], int(save))
-    if isinstance(save, int | np.integer) and not isinstance(save, bool):
-        count = check.whole("save", save, 1, "how many states to keep")
-        share = np.linspace(0, 1, count) if count > 1 else np.ones(1)
-        return times[0] * (1 - share) + times[1] * share  # exact at both ends
-    ts = check.real_array("save", save, like="a count or an increasing array of times")
-    if ts.ndim != 1 or len(ts) == 0:
-        raise InputError(f"Argument `save` must be a count or a one-dimensional array of times, not shape {ts.shape}.")
-    if not check.traced((ts, times)):
-        check.finite("save", ts)
-        values = np.asarray(ts)
-        if np.any(np.diff(values) <= 0):
-            raise InputError("Argument `save` must hold strictly increasing times. Sort them: np.unique(times).")
-        if values[0] < times[0] or values[-1] > times[1]:
-            raise InputError(
-                f"Argument `save` must lie in [start, end] = [{times[0]:g}, {times[1]:g}], but spans "
-                f"[{values[0]:g}, {values[-1]:g}]."
-            )
-    return ts
-
-
-def _distinct(problem: Problem) -> None:
-    """Times must still differ after they were rounded to the tokens' precision."""
-    if check.traced(problem):
-        return
-    times = np.unique(np.concatenate([np.asarray(problem.ts), np.asarray([problem.t0, problem.t1])]))
-    if not problem.t0 < problem.t1 or len(np.unique(np.asarray(problem.ts))) < len(problem.ts):
-        raise InputError(
-            f"Times between {times[0]:.9g} and {times[-1]:.9g} are too close together for {problem.ts.dtype}. "
-            "Start nearer to 0, save fewer states, or use float64 tokens."
-        )
-
-
-def _stop_condition(until: Any) -> Any:
-    if until is not None and not callable(until):
-        raise InputError(f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {until!r}.")
-    return until
+    if not again.status.ok:
+        raise InputError(f"The state at t = {t:g} could not be computed: {again.message}")
+    return again.final

@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,24 +10,44 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._compile import compiled
+from tokenfield._types import Number, no_type_check
 from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
-from tokenfield.parameters import PerLayer, scheduled
+from tokenfield.parameters import scheduled
 from tokenfield.status import Status
 from tokenfield.summation import AbstractSummation
 from tokenfield.trajectory import Provenance, Trajectory
 
 
-def layers(flow: Any, mu0: Any, depth: Any, step: Any = 1.0, *, save: Any = None, summation: Any = None) -> Trajectory:
+@no_type_check
+def layers(
+    flow: Flow,
+    mu0: Tokens,
+    depth: int,
+    step: Number = 1.0,
+    *,
+    save: int | None = None,
+    summation: str | AbstractSummation | None = None,
+) -> Trajectory[Tokens]:
     r"""The discrete Transformer: $X_{k+1} = N(X_k + τ F_k(X_k))$ for k = 0, ..., depth-1, in the flow's own normalization.
 
-    The flow is its limit τ → 0: at times t = kτ the two differ by O(τ). Parameters with one value a layer (`PerLayer`) give
+    The flow is its limit τ → 0: at times t = kτ the two differ by O(τ). Parameters with one value per layer (`PerLayer`) give
     layer k its own.
 
-    **Arguments** `depth`: number of layers. `step`: τ. `save`: how many states to keep, first and last included; all of
-    them when left out.
+    **Arguments**
+
+    - `flow`, `mu0`: what acts, and on which tokens.
+    - `depth`: the number of layers.
+    - `step`: τ.
+    - `save`: how many states to keep, first and last included; all of them when left out.
+    - `summation`: how sums over tokens are computed; chosen by cost when left out.
+
+    **Returns** a `Trajectory` over depth.
+
+    **Raises** `InputError` where the parts do not fit, the flow has noise, or parameters are missing for a layer.
 
     >>> import tokenfield as tkf
     >>> mu0 = tkf.Tokens.uniform_sphere(n=16, d=8, seed=0)
@@ -46,20 +65,20 @@ def layers(flow: Any, mu0: Any, depth: Any, step: Any = 1.0, *, save: Any = None
     began = time.perf_counter()
     depth = check.whole("depth", depth, 1, "the number of layers")
     for part in scheduled(flow):
-        if isinstance(part, PerLayer) and len(part.values) < depth:
-            raise InputError(f"The flow has parameters for {len(part.values)} layers, but depth = {depth}.")
+        if part.depth is not None and part.depth < depth:
+            raise InputError(f"The flow has parameters for {part.depth} layers, but depth = {depth}.")
     start = flow.settle(mu0)
     if flow.kappa is not None:
         raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")
-    step = check.scalar("step", step).astype(start.x.dtype)
+    τ = check.as_floats(check.scalar("step", step), start.x.dtype)
     count = depth + 1 if save is None else check.whole("save", save, 1, "how many states to keep")
     kept = (
         np.unique(np.linspace(0, depth, min(count, depth + 1)).round().astype(int)) if count > 1 else np.array([depth])
     )
-    sums = flow.sums(start, None, summation, TOLERANCE)
-    states, finite = _scan(as_dtype(flow, start.x.dtype), start, step, depth, tuple(kept.tolist()), sums)
-    provenance = Provenance("layers", 0.0, 0.0, sums.told, origin=getattr(mu0, "origin", None))
-    times = step * kept
+    sums = flow.summation(start, None, summation, TOLERANCE)
+    states, finite = _scan(as_dtype(flow, start.x.dtype), start, τ, depth, tuple(kept.tolist()), sums)
+    provenance = Provenance("layers", 0.0, 0.0, sums.name, origin=mu0.origin)
+    times = τ * jnp.asarray(kept, τ.dtype) if check.traced(τ) else check.on_device(np.asarray(τ) * kept)
     if check.traced((states, finite)):
         code = jnp.where(jnp.all(finite), Status.COMPLETED, Status.BLOW_UP)
         return Trajectory(times, states, flow, times[-1], code, jnp.asarray(depth), jnp.asarray(depth), provenance)
@@ -68,17 +87,17 @@ def layers(flow: Any, mu0: Any, depth: Any, step: Any = 1.0, *, save: Any = None
     whole = max(1, int(np.sum(kept <= reached)))
     return Trajectory(
         times[:whole],
-        jax.tree.map(lambda leaf: leaf[:whole], states),
+        jax.tree.map(lambda leaf: check.on_device(np.asarray(leaf)[:whole]), states),
         flow,
-        step * reached,
-        jnp.asarray(int(status)),
-        jnp.asarray(reached),
-        jnp.asarray(reached),
+        τ * reached,
+        check.on_device(int(status)),
+        check.on_device(reached),
+        check.on_device(reached),
         provenance.after(time.perf_counter() - began),
     )
 
 
-@eqx.filter_jit
+@compiled
 def _scan(
     flow: Flow, start: Tokens, step: Float[Array, ""], depth: int, kept: tuple[int, ...], summation: AbstractSummation
 ) -> tuple[Tokens, Bool[Array, " depth"]]:

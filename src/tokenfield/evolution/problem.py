@@ -5,56 +5,77 @@ from typing import Any
 import diffrax as dfx
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
+from tokenfield._compile import compiled
 from tokenfield.errors import InputError
-from tokenfield.evolution.motion import AbstractMotion, State
+from tokenfield.evolution.motions.base import AbstractMotion, Pacing, State
+from tokenfield.status import Status
+
+
+class Plan(eqx.Module):
+    """How to solve, whatever moves. One plan serves every member of an ensemble and every phase of a merging run.
+
+    A walk keeps its saved states in an album of fixed size, and looks at as many save times ahead as the album has pages, and
+    one more. So neither the number of save times nor anything else in a plan is part of a compiled program's shape."""
+
+    t0: Float[Array, ""]
+    t1: Float[Array, ""]
+    rtol: Float[Array, ""]
+    atol: Float[Array, ""]
+    step: Float[Array, ""] | None
+    solver: Any
+    """The name of a solver, or a Diffrax solver."""
+    until: Any
+    strict: bool = eqx.field(static=True)
+    """Whether a state that is no longer resolved ends the walk, or is only mentioned at the end."""
+    elapsed: Float[Array, ""] | None = None
+    """What is added to times before a stop condition sees them, where a walk counts from its own beginning."""
+    dt0: Float[Array, ""] | None = None
+    """A first step that was good before; a longer one may be tried."""
+
+    def problem(self, motion: AbstractMotion, ts: Float[Array, " T"]) -> "Problem":
+        """The problem of one motion, whose states are saved at `ts`."""
+        solver, control = motion.method(self.solver, self.rtol, self.atol, Pacing(ts, self.t1, self.step))
+        return Problem(self, motion, ts, solver, control)
 
 
 class Problem(eqx.Module):
     """A motion over [t0, t1], saved at `ts`, perhaps until a condition is met."""
 
+    plan: Plan
     motion: AbstractMotion
-    t0: Float[Array, ""]
-    t1: Float[Array, ""]
     ts: Float[Array, " T"]
     solver: dfx.AbstractSolver
     control: dfx.AbstractStepSizeController
-    until: Any
-    strict: bool = eqx.field(static=True, default=True)
-    """Whether a state that is no longer resolved ends the walk, or is only told of at the end."""
-    origin: Any = None
-    """What is added to times before a stop condition sees them, where a walk counts from its own beginning."""
-    dt0: Any = None
-    """A first step that was good before; a longer one may be tried."""
 
     @property
     def term(self) -> Any:
         return self.motion.term
 
-    def stops(self, t: Float[Array, ""], y: State) -> Bool[Array, ""]:
-        """Whether the stop condition is met."""
-        if self.until is None:
+    def met(self, t: Float[Array, ""], y: State) -> Bool[Array, ""]:
+        """Whether the stop condition `until` is met."""
+        if self.plan.until is None:
             return jnp.asarray(False)
-        t = t if self.origin is None else t + self.origin
-        answer = jnp.asarray(self.until(t, self.motion.measure(y)))
+        t = t if self.plan.elapsed is None else t + self.plan.elapsed
+        answer = jnp.asarray(self.plan.until(t, self.motion.measure(y)))
         if answer.shape != ():
             raise InputError(f"Argument `until` must return one true or false, but returned shape {answer.shape}.")
         return answer.astype(bool)
 
+    def stop(self, t: Float[Array, ""], y: State) -> Int[Array, ""]:
+        """RUNNING, or why the walk is to stop here: its stop condition is met, or the motion itself asks for it."""
+        return jnp.where(self.met(t, y), Status.STOPPED, self.motion.stop(y))
+
     @property
-    def pauses(self) -> bool:
-        """Whether something may end a step early."""
-        return self.until is not None or self.motion.locates
-
-    def halts(self, t: Float[Array, ""], y: State) -> Bool[Array, ""]:
-        """Whether the stop condition is met, or tokens have met."""
-        return self.stops(t, y) | self.motion.meets(y) if self.motion.merges else self.stops(t, y)
+    def may_stop(self) -> str | None:
+        """Whether a walk may stop early: None, "inside" a step, where the time is located, or "after" it."""
+        return self.motion.may_stop if self.plan.until is None else "inside"
 
 
-@eqx.filter_jit
-def explodes(p: Problem, t: Float[Array, ""], y: State, memory: Any) -> Bool[Array, ""]:
+@compiled
+def explodes(motion: AbstractMotion, elapsed: Array, t: Array, y: State, memory: Any) -> Bool[Array, ""]:
     """Whether steps shrank because the solution runs away: its speed is out of all proportion to its time and size, or
     its size has reached the end of the range of numbers."""
-    speed, size = jnp.max(jnp.abs(p.motion.rate(t, y, memory))), jnp.max(jnp.abs(y))
-    return ~(speed * (t - p.t0) < 1e6 * size) | (size > jnp.finfo(y.dtype).max ** 0.95)
+    speed, size = jnp.max(jnp.abs(motion.rate(t, y, memory))), jnp.max(jnp.abs(y))
+    return ~(speed * elapsed < 1e6 * size) | (size > jnp.finfo(y.dtype).max ** 0.95)

@@ -1,5 +1,5 @@
-"""One step of a walk, in parts: try, look where to stop, save, arrive. `march.py` strings them together for one walk,
-`ensemble.py` for many at once."""
+"""One step of a walk, in parts: try, look where to stop, save, arrive. `drivers/single.py` strings them together for one
+walk, `drivers/many.py` for many at once."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from tokenfield.status import Status
 
 
 class Walker(eqx.Module):
-    """Where a walk stands: everything that the next step needs. The states saved so far are kept apart, since they are
-    large and a step touches few of them."""
+    """Where a walk stands: everything that the next step needs. The states saved so far are kept apart, in an album, since
+    they are large and a step touches few of them; `saved` counts its pages."""
 
     t: Float[Array, ""]
     tnext: Float[Array, ""]
@@ -42,8 +42,13 @@ class Step(eqx.Module):
     solver_state: Any
     control_state: Any
     advances: Bool[Array, ""]
-    stopped: Bool[Array, ""]
+    stop: Int[Array, ""]
+    """RUNNING, or why the walk stops in this step."""
     dense: Any
+
+    @property
+    def stopped(self) -> Bool[Array, "*slots"]:
+        return self.stop != Status.RUNNING
 
     def inside(self, p: Problem, now: Walker) -> Any:
         """The solution between the step's ends."""
@@ -52,26 +57,28 @@ class Step(eqx.Module):
 
 def start(p: Problem) -> Walker:
     """Where a walk begins."""
-    y0 = p.motion.first
-    memory = p.motion.remember(p.t0, y0, None)
-    solver_state = p.solver.init(p.term, p.t0, p.t1, y0, memory)
-    tnext, control_state = p.control.init(p.term, p.t0, p.t1, y0, None, memory, p.solver.func, _error_order(p))
-    if p.dt0 is not None:
-        tnext = jnp.maximum(tnext, p.t0 + p.dt0)
-    stopped = jnp.where(p.stops(p.t0, y0), Status.STOPPED, Status.RUNNING)
-    return Walker(
-        t=p.t0,
+    y0, plan = p.motion.first, p.plan
+    memory = p.motion.remember(plan.t0, y0, None)
+    solver_state = p.solver.init(p.term, plan.t0, plan.t1, y0, memory)
+    tnext, control_state = p.control.init(p.term, plan.t0, plan.t1, y0, None, memory, p.solver.func, _error_order(p))
+    if plan.dt0 is not None:
+        tnext = jnp.maximum(tnext, plan.t0 + plan.dt0)
+    stopped = jnp.where(p.met(plan.t0, y0), Status.STOPPED, Status.RUNNING)
+    walker = Walker(
+        t=jnp.asarray(plan.t0),
         tnext=_clip(p, tnext),
         y=y0,
         memory=memory,
         jumped=jnp.asarray(False),
-        solver_state=jax.tree.map(jnp.asarray, solver_state),
-        control_state=jax.tree.map(jnp.asarray, control_state),
+        solver_state=solver_state,
+        control_state=control_state,
         steps=jnp.asarray(0),
         accepted=jnp.asarray(0),
-        saved=jnp.sum(p.ts <= p.t0),
+        saved=jnp.sum(p.ts <= plan.t0),
         status=jnp.where(p.motion.healthy(memory), stopped, Status.UNSOLVED),
     )
+    # no weak types: a walker that has walked is to JAX what one is that has not
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), walker)
 
 
 def attempt(p: Problem, now: Walker) -> Step:
@@ -94,28 +101,38 @@ def attempt(p: Problem, now: Walker) -> Step:
         solver_state=kept(solver_state, now.solver_state),
         control_state=control_state,
         advances=controlled == dfx.RESULTS.successful,
-        stopped=keep & p.halts(t, y),
+        stop=jnp.where(keep, p.stop(t, y), Status.RUNNING) if p.may_stop else jnp.asarray(Status.RUNNING),
         dense=dense,
     )
 
 
-def locate(p: Problem, now: Walker, step: Step) -> tuple[Array, Array]:
-    """The time inside the step at which the walk is to halt, by bisection on its interpolant, and the state."""
+def locate(p: Problem, now: Walker, step: Step) -> tuple[Array, Array, Array]:
+    """The time inside the step at which the walk is to stop, by bisection on its interpolant; the state there, and why."""
     interpolant = step.inside(p, now)
 
     def halve(_, bracket):
         low, high = bracket
         middle = 0.5 * (low + high)
-        hit = p.halts(middle, interpolant.evaluate(middle))
+        hit = p.stop(middle, interpolant.evaluate(middle)) != Status.RUNNING
         return jnp.where(hit, low, middle), jnp.where(hit, middle, high)
 
     _, t = lax.fori_loop(0, 50, halve, (now.t, now.tnext))
-    return t, interpolant.evaluate(t)
+    y = interpolant.evaluate(t)
+    why = p.stop(t, y)  # which rounding may miss, here on the edge
+    return t, y, jnp.where(why == Status.RUNNING, step.stop, why)
 
 
-def due(p: Problem, step: Step, saved: Array) -> Array:
-    """Whether the step has passed the next save time."""
-    return step.keep & (saved < len(p.ts)) & (p.ts[jnp.minimum(saved, len(p.ts) - 1)] <= step.t)
+def place_of_stop(step: Step) -> tuple[Any, Any, Any]:
+    """What `locate` finds: the time, the state and the reason of a stop."""
+    return step.t, step.y, step.stop
+
+
+# Saving. The last of the times ahead belongs to the next album: it only tells whether a step reaches that far.
+
+
+def due(p: Problem, step: Step, saved: Array) -> Bool[Array, ""]:
+    """Whether the step has passed the next save time, and the album has a page for it."""
+    return step.keep & (saved < len(p.ts) - 1) & (p.ts[saved] <= step.t)
 
 
 def snapshot(p: Problem, now: Walker, step: Step, saved: Array) -> Array:
@@ -123,15 +140,25 @@ def snapshot(p: Problem, now: Walker, step: Step, saved: Array) -> Array:
     return step.inside(p, now).evaluate(p.ts[saved])
 
 
+def overfull(p: Problem, step: Step, saved: Array) -> Bool[Array, ""]:
+    """Whether the step passes a save time for which the album has no page: it is taken again with an empty one."""
+    return step.keep & (saved == len(p.ts) - 1) & (p.ts[saved] <= step.t)
+
+
+def has_room(ts: Float[Array, " T"], saved: Array) -> Bool[Array, ""]:
+    """Whether a walk may go on with this album: it has an empty page, or no save time is left."""
+    return (saved < len(ts) - 1) | jnp.isinf(ts[-1])
+
+
 def arrive(p: Problem, now: Walker, step: Step, saved: Array) -> Walker:
     """The walker after the step, and whether it goes on."""
-    memory, resolved = p.motion.remember(step.t, step.y, now.memory), p.motion.resolved(step.y)
-    status = jnp.where(step.t >= p.t1, jnp.where(resolved, Status.COMPLETED, Status.UNRESOLVED), Status.RUNNING)
-    halted = jnp.where(p.stops(step.t, step.y), Status.STOPPED, Status.MEETING) if p.motion.merges else Status.STOPPED
-    status = jnp.where(step.stopped, halted, status)
+    t1 = p.plan.t1
+    memory, resolved = p.motion.remember(step.t, step.y, now.memory), p.motion.resolved(step.y, p.plan.rtol)
+    status = jnp.where(step.t >= t1, jnp.where(resolved, Status.COMPLETED, Status.UNRESOLVED), Status.RUNNING)
+    status = jnp.where(step.stopped, step.stop, status)
     failed = [
         (p.motion.healthy(memory), Status.UNSOLVED),
-        (resolved | (not p.strict), Status.UNRESOLVED),
+        (resolved | (not p.plan.strict), Status.UNRESOLVED),
         (step.advances, Status.STALLED),
     ]
     for fine, name in failed:
@@ -147,7 +174,7 @@ def arrive(p: Problem, now: Walker, step: Step, saved: Array) -> Walker:
         steps=now.steps + 1,
         accepted=now.accepted + step.keep,
         saved=saved,
-        status=status,
+        status=status.astype(now.status.dtype),
     )
 
 
@@ -157,4 +184,5 @@ def _error_order(p: Problem) -> Any:
 
 def _clip(p: Problem, tnext: Any) -> Array:
     """The last step ends at t1; a sliver that would remain is taken with it."""
-    return jnp.where(tnext > p.t1 - 1e-10 * (p.t1 - p.t0), p.t1, tnext)
+    t0, t1 = p.plan.t0, p.plan.t1
+    return jnp.where(tnext > t1 - 1e-10 * (t1 - t0), t1, tnext)

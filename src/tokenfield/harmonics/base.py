@@ -1,6 +1,7 @@
 """What a harmonic basis is: orthonormal functions on S^{d-1} that diagonalize the Laplacian and every attention kernel."""
 
 import abc
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,12 @@ class AbstractHarmonics(abc.ABC):
 
     d: int
     degree: int
+    most: ClassVar[int]
+    """The highest degree that densities are raised to."""
+    refinement: ClassVar[int] = 2
+    """How many times more degrees a refinement takes: as many as are cheap, since every change is compiled anew."""
+    variables: ClassVar[int] = 1
+    """How many variables the functions depend on."""
 
     @property
     @abc.abstractmethod

@@ -5,13 +5,15 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from tokenfield._checks import Whole, whole
+from tokenfield._checks import whole
+from tokenfield._types import Count
 from tokenfield.harmonics.base import AbstractHarmonics
 
 CHUNK = 1 << 16
@@ -32,7 +34,9 @@ class Fourier(AbstractHarmonics):
     True
     """
 
-    degree: Whole
+    most: ClassVar[int] = 4096
+    refinement: ClassVar[int] = 4
+    degree: Count
     d: int = dataclasses.field(default=2, init=False, repr=False)
 
     def __post_init__(self):
@@ -80,7 +84,7 @@ class Fourier(AbstractHarmonics):
         return resized(coefficients, self.refined(degree).size)
 
 
-def checked_degree(degree: Whole) -> int:
+def checked_degree(degree: Count) -> int:
     """The highest degree of a basis, refused where it is not a whole number of at least 1."""
     return whole("degree", degree, 1, "the highest degree of the harmonics; 32 is a good start")
 

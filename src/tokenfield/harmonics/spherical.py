@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield._checks import Whole
+from tokenfield._types import Count
 from tokenfield.harmonics.base import AbstractHarmonics
 from tokenfield.harmonics.fourier import (
     checked_degree,
@@ -38,7 +39,9 @@ class Spherical(AbstractHarmonics):
     True
     """
 
-    degree: Whole
+    most: ClassVar[int] = 128
+    variables: ClassVar[int] = 2
+    degree: Count
     d: int = dataclasses.field(default=3, init=False, repr=False)
 
     def __post_init__(self):

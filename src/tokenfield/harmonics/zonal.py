@@ -3,13 +3,15 @@
 import dataclasses
 import functools
 from collections.abc import Iterator
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.linalg import eigh_tridiagonal
 
-from tokenfield._checks import Whole, whole
+from tokenfield._checks import whole
+from tokenfield._types import Count
 from tokenfield.errors import InputError
 from tokenfield.harmonics.base import AbstractHarmonics
 from tokenfield.harmonics.fourier import checked_degree, frozen, parts, resized
@@ -29,8 +31,9 @@ class Zonal(AbstractHarmonics):
     True
     """
 
-    d: Whole
-    degree: Whole
+    most: ClassVar[int] = 768
+    d: Count
+    degree: Count
 
     def __post_init__(self):
         object.__setattr__(self, "d", whole("d", self.d, 2, "the dimension of the space around the sphere"))

@@ -1,23 +1,37 @@
 """What a measure is: the state that a flow moves."""
 
-from typing import Any, ClassVar
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
+from tokenfield import _checks as check
+from tokenfield._doors import door
+from tokenfield._types import Self
 from tokenfield.errors import InputError
 
 
 class AbstractMeasure(eqx.Module):
     """A probability measure that a Flow can act on. Every kind is a pytree: it jits, vmaps and differentiates.
 
-    `axes` names the axes of every array of one measure. The states of a run are one measure whose arrays have a leading
-    axis of time, so that all of a measure's quantities are at once those of the whole run.
+    A kind names the axes of its arrays (`axes`); the quantities that tell how a run of it went (`quantities`), which stories
+    and pictures show unless a room above knows better; and the constructors that specs may call (`constructors`). The states
+    of a run are one measure whose arrays have a leading axis of time, so that all of a measure's quantities are at once those
+    of the whole run.
     """
 
     axes: ClassVar[dict[str, tuple[str, ...]]]
+    quantities: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def constructors(cls) -> Mapping[str, Callable[..., "AbstractMeasure"]]:
+        """The ways to make this measure by their names in a spec."""
+        return {}
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -30,6 +44,21 @@ class AbstractMeasure(eqx.Module):
         return {}
 
     @property
+    def ambient(self) -> int | None:
+        """The d of the space R^d on whose points a flow's matrices act; None for measures without such points."""
+        return None
+
+    @property
+    def origin(self) -> dict[str, Any] | None:
+        """How a seeded constructor made this measure; None for one from anywhere else."""
+        return None
+
+    @property
+    def leading(self) -> int:
+        """How many axes the arrays have in front of their own: 0 for one measure, 1 for the states of a run."""
+        return max(array.ndim - len(self.axes[name]) for name, array in self.arrays.items())
+
+    @property
     def spread(self) -> Array:
         """How far mass lies from the mean."""
         raise InputError(f"A {type(self).__name__} has no radius around its mean; write a stop condition of your own.")
@@ -39,16 +68,40 @@ class AbstractMeasure(eqx.Module):
         return next(iter(self.arrays.values())).dtype
 
     @classmethod
-    def restore(cls, arrays: dict[str, Array], **plain: Any) -> "AbstractMeasure":
+    def restore(cls, arrays: dict[str, Array], **plain: Any) -> Self:
         """The measure of given arrays, which may have one leading axis of time."""
         name, array = next(iter(arrays.items()))
         make = lambda parts: cls(**parts, **plain)
         return jax.vmap(make)(arrays) if array.ndim > len(cls.axes[name]) else make(arrays)
 
-    def take(self, index: int) -> "AbstractMeasure":
+    def take(self, index: int) -> Self:
         """The state at one index of the time axis; of a batch of runs, every member's."""
         names = list(self.arrays)
-        taken = [
-            jnp.take(array, index, axis=array.ndim - len(self.axes[name]) - 1) for name, array in self.arrays.items()
-        ]
+        taken = [_taken(array, index, array.ndim - len(self.axes[name]) - 1) for name, array in self.arrays.items()]
         return eqx.tree_at(lambda mu: [getattr(mu, name) for name in names], self, taken)
+
+    @staticmethod
+    def joined(parts: "Sequence[M]") -> "M":
+        """States of several stretches of time as one, in the representation of the last."""
+        return jax.tree.map(
+            lambda *leaves: check.on_device(np.concatenate([np.asarray(leaf) for leaf in leaves])), *parts
+        )
+
+    def plot(self, path: Any = None) -> Any:
+        """A picture of the measure, written to `path` or returned as a figure."""
+        return door("picture_of")(self, path)
+
+    def at(self, *arrays: Any) -> Self:
+        """The name that `with_points`, `with_moments`, `with_alignment` and `with_coefficients` had before."""
+        new = next(name for name in dir(type(self)) if name.startswith("with_"))
+        warnings.warn(f"{type(self).__name__}.at is now called {new}.", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)(*arrays)
+
+
+M = TypeVar("M", bound=AbstractMeasure)
+
+
+def _taken(array: Array, index: int, axis: int) -> Array:
+    if check.traced((array, index)):
+        return jnp.take(array, index, axis=axis)
+    return check.on_device(np.take(np.asarray(array), index, axis=axis))  # on the host, which compiles nothing

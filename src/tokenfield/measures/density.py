@@ -1,7 +1,7 @@
 """Densities on spheres, as coefficients of harmonics."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -10,11 +10,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
-from tokenfield._checks import Scalar, Vector, Whole
+from tokenfield._compile import compiled
+from tokenfield._types import Count, Scalar, Vector, Whole
 from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics, Fourier, Spherical, Zonal, kernel_eigenvalues
 from tokenfield.measures.base import AbstractMeasure
-from tokenfield.measures.sampling import inverted, sample_sphere
+from tokenfield.measures.sampling import inverted, sample_sphere, sample_zonal
 from tokenfield.measures.tokens import Tokens
 
 FINE = 1e-12
@@ -31,6 +32,7 @@ class AbstractDensity(AbstractMeasure):
 
     coefficients: eqx.AbstractVar[Float[Array, "*batch size"]]
     axes: ClassVar = {"coefficients": ("mode",)}
+    quantities: ClassVar = ("order", "entropy")
 
     @property
     @abc.abstractmethod
@@ -43,17 +45,22 @@ class AbstractDensity(AbstractMeasure):
         return self.basis.d
 
     @property
+    def kind(self) -> str:
+        """What kind of density it is, in a few words."""
+        return f"density on the {'circle' if self.d == 2 else 'sphere'}"
+
+    @property
     def degree(self) -> int:
         """The highest degree of the harmonics."""
         return self.basis.degree
 
-    def at(self, coefficients: Float[Array, "*batch size"]) -> "AbstractDensity":
+    def with_coefficients(self, coefficients: Float[Array, "*batch size"]) -> "AbstractDensity":
         """The density of the same kind with other coefficients, unchecked."""
         return eqx.tree_at(lambda mu: mu.coefficients, self, coefficients)
 
     def refined(self, degree: int) -> "AbstractDensity":
         """The same density with harmonics up to another degree."""
-        return self.at(self.basis.resize(self.coefficients, degree))
+        return self.with_coefficients(self.basis.resize(self.coefficients, degree))
 
     def __call__(self, x: Any) -> np.ndarray:
         """f at points x of shape (m, d) on the sphere; on the circle also at angles of shape (m,)."""
@@ -121,19 +128,20 @@ class AbstractDensity(AbstractMeasure):
         [rigollet2025, section 7]. The flow gives β, V and κ; without noise the first term is nothing.
         """
         noise = 0.0 if flow.kappa is None else self.entropy / flow.kappa
-        return -0.5 * flow.attention.interaction(self.coefficients, self.basis) - noise
+        return -0.5 * flow.interaction(self.coefficients, self.basis) - noise
 
     # Tokens from a density
 
     @abc.abstractmethod
-    def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
+    def sample(self, n: Count, seed: Count = 0) -> Tokens:
         """n independent tokens of this law, by inverting its distribution function."""
 
-    def plot(self, path: Any = None) -> Any:
-        """A picture of the density, written to `path` or returned as a figure."""
-        from tokenfield.draw.measures import picture_of
-
-        return picture_of(self, path)
+    @staticmethod
+    def joined(parts: "Sequence[Any]") -> Any:
+        """States of several stretches of time as one, in the harmonics of the last."""
+        last = parts[-1]
+        rows = [np.asarray(part.basis.resize(part.coefficients, last.degree)) for part in parts]
+        return last.with_coefficients(check.on_device(np.concatenate(rows)))
 
     def __repr__(self) -> str:
         name = type(self).__name__
@@ -154,6 +162,10 @@ class CircleDensity(AbstractDensity):
     """
 
     coefficients: Float[Array, "*batch size"]
+
+    @classmethod
+    def constructors(cls) -> Mapping[str, Callable[..., "CircleDensity"]]:
+        return {"circle_wave": cls.wave, "circle_von_mises": cls.von_mises}
 
     def __init__(self, coefficients: Vector):
         coefficients = _coefficients(coefficients)
@@ -178,12 +190,12 @@ class CircleDensity(AbstractDensity):
         return circle_points(points) if points.ndim == 1 else super()._points(points)
 
     @staticmethod
-    def uniform(degree: Whole = 128) -> "CircleDensity":
+    def uniform(degree: Count = 128) -> "CircleDensity":
         """The uniform measure."""
         return CircleDensity(np.eye(1, Fourier(degree).size)[0])
 
     @staticmethod
-    def wave(amplitude: Scalar = 0.1, k: Whole = 1, degree: Whole = 128) -> "CircleDensity":
+    def wave(amplitude: Scalar = 0.1, k: Count = 1, degree: Count = 128) -> "CircleDensity":
         """f = 1 + amplitude·cos kθ.
 
         >>> round(CircleDensity.wave(0.5, k=2)([0.0]).item(), 12)
@@ -200,14 +212,14 @@ class CircleDensity(AbstractDensity):
     def from_function(function: Callable, degree: Whole = None) -> "CircleDensity":
         """From a positive function of the angle, not necessarily of mass 1; degree found when left out."""
         f = lambda basis: function(np.arctan2(basis.points[:, 1], basis.points[:, 0]))
-        return CircleDensity(_series(f, Fourier(64), degree, most=MOST[Fourier]))
+        return CircleDensity(_series(f, Fourier(64), degree, Fourier.most))
 
     @staticmethod
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None) -> "CircleDensity":
         """Tokens smoothed by the heat kernel of width `bandwidth` (n^{-1/5} when left out): positive, mass 1."""
         return CircleDensity(_smoothed(mu, Fourier(1), bandwidth, degree))
 
-    def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
+    def sample(self, n: Count, seed: Count = 0) -> Tokens:
         rng, n = _draws(n, seed)
         θ = np.linspace(-np.pi, np.pi, 32 * max(self.degree, 64) + 1)
         return Tokens(circle_points(inverted(θ, self(θ), rng.random(n))))
@@ -229,7 +241,11 @@ class SphereDensity(AbstractDensity):
     dimension: int = eqx.field(static=True)
     zonal: bool = eqx.field(static=True)
 
-    def __init__(self, coefficients: Vector, d: Whole = 3, zonal: bool = False):
+    @classmethod
+    def constructors(cls) -> Mapping[str, Callable[..., "SphereDensity"]]:
+        return {"sphere_wave": cls.wave, "sphere_von_mises": cls.von_mises}
+
+    def __init__(self, coefficients: Vector, d: Count = 3, zonal: bool = False):
         self.dimension, self.zonal = check.whole("d", d, 2, "the sphere is S^{d-1}"), bool(zonal)
         if not zonal and d != 3:
             raise InputError(
@@ -244,6 +260,10 @@ class SphereDensity(AbstractDensity):
                 f"otherwise, but there are {size}."
             )
         refuse_negative(self)
+
+    @property
+    def kind(self) -> str:
+        return f"zonal density, d = {self.d}" if self.zonal else super().kind
 
     @property
     def plain(self) -> dict[str, Any]:
@@ -262,13 +282,13 @@ class SphereDensity(AbstractDensity):
         return jnp.pad(first[..., 1:2], [(0, 0)] * (first.ndim - 1) + [(0, self.d - 1)])
 
     @staticmethod
-    def uniform(degree: Whole = 32, d: Whole = 3, zonal: bool = False) -> "SphereDensity":
+    def uniform(degree: Count = 32, d: Count = 3, zonal: bool = False) -> "SphereDensity":
         """The uniform measure."""
         return SphereDensity(np.eye(1, _sphere(degree, d, zonal).size)[0], d, zonal)
 
     @staticmethod
     def wave(
-        amplitude: Scalar = 0.1, l: Whole = 1, degree: Whole = 32, d: Whole = 3, zonal: bool = False
+        amplitude: Scalar = 0.1, l: Count = 1, degree: Count = 32, d: Count = 3, zonal: bool = False
     ) -> "SphereDensity":
         """f = 1 + amplitude·P_l(t), P_l the zonal harmonic of degree l with P_l(1) = 1 and t the height along the axis: x_1
         if zonal, x_3 otherwise.
@@ -285,7 +305,7 @@ class SphereDensity(AbstractDensity):
 
     @staticmethod
     def von_mises(
-        concentration: Scalar, axis: Vector = None, degree: Whole = None, d: Whole = 3, zonal: bool = False
+        concentration: Scalar, axis: Vector = None, degree: Whole = None, d: Count = 3, zonal: bool = False
     ) -> "SphereDensity":
         """f ∝ e^{concentration·<x, axis>}; the axis is e_1 for zonal densities, the third otherwise unless given."""
         if zonal and axis is not None:
@@ -295,7 +315,7 @@ class SphereDensity(AbstractDensity):
         return SphereDensity._of_points(lambda x: np.exp(concentration * (x @ pole - 1)), degree, d, zonal)
 
     @staticmethod
-    def from_function(function: Callable, degree: Whole = None, d: Whole = 3, zonal: bool = False) -> "SphereDensity":
+    def from_function(function: Callable, degree: Whole = None, d: Count = 3, zonal: bool = False) -> "SphereDensity":
         """From a positive function of points x (m, d), or if zonal of the height t (m,); not necessarily of mass 1; the
         degree is found when left out."""
         return SphereDensity._of_points((lambda x: function(x[:, 0])) if zonal else function, degree, d, zonal)
@@ -303,7 +323,7 @@ class SphereDensity(AbstractDensity):
     @staticmethod
     def _of_points(function: Callable, degree: Any, d: int, zonal: bool) -> "SphereDensity":
         basis = _sphere(16, d, zonal)
-        return SphereDensity(_series(lambda b: function(b.points), basis, degree, MOST[type(basis)]), d, zonal)
+        return SphereDensity(_series(lambda b: function(b.points), basis, degree, basis.most), d, zonal)
 
     @staticmethod
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None, zonal: bool = False) -> "SphereDensity":
@@ -311,19 +331,16 @@ class SphereDensity(AbstractDensity):
         positive, mass 1."""
         return SphereDensity(_smoothed(mu, _sphere(1, mu.d, zonal), bandwidth, degree), mu.d, zonal)
 
-    def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
+    def sample(self, n: Count, seed: Count = 0) -> Tokens:
         rng, n = _draws(n, seed)
-        return Tokens(sample_sphere(self.basis, np.asarray(self.coefficients), n, rng))
+        draw: Callable[..., np.ndarray] = sample_zonal if self.zonal else sample_sphere
+        return Tokens(draw(self.basis, np.asarray(self.coefficients), n, rng))
 
 
-@eqx.filter_jit
+@compiled
 def _entropy(mu: AbstractDensity) -> Float[Array, "*batch"]:
     f = jnp.maximum(mu.values, 0.0)
     return 0.0 - mu.basis.integrate(f * jnp.log(jnp.where(f > 0, f, 1.0)))
-
-
-MOST = {Fourier: 4096, Zonal: 768, Spherical: 128}
-"""The highest degree of each basis that is raised to."""
 
 
 def _sphere(degree: Any, d: Any, zonal: bool) -> Spherical | Zonal:
@@ -367,7 +384,7 @@ def _series(function: Callable, basis: Any, degree: Any, most: int) -> Float[Arr
         values = np.asarray(function(basis), float)
         if values.shape != basis.weights.shape or not np.isfinite(values).all():
             raise InputError(
-                f"The function must give one finite number a point, shape {basis.weights.shape}, but gave shape "
+                f"The function must give one finite number per point, shape {basis.weights.shape}, but gave shape "
                 f"{values.shape}{'' if np.isfinite(values).all() else ' with entries that are not finite'}."
             )
         if values.min() < 0:
@@ -398,10 +415,13 @@ def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, 
             f"from_tokens takes Tokens on the unit sphere of R^{basis.d}, but got {mu!r}. Use their directions: "
             "Tokens(mu.directions, mu.w)."
         )
-    dimension = 2 if isinstance(basis, Spherical) else 1
-    h = mu.n ** (-1 / (dimension + 4)) if bandwidth is None else check.number("bandwidth", bandwidth, positive=True)
+    h = (
+        mu.n ** (-1 / (basis.variables + 4))
+        if bandwidth is None
+        else check.number("bandwidth", bandwidth, positive=True)
+    )
     enough = int(np.ceil(np.sqrt(-2 * np.log(FINE)) / h)) + 1
-    basis = basis.refined(min(enough, MOST[type(basis)]) if degree is None else degree)
+    basis = basis.refined(min(enough, basis.most) if degree is None else degree)
     damping = np.exp(0.5 * basis.laplacian * h**2)
     if damping[-1] > 1e-3:
         raise InputError(
@@ -414,12 +434,3 @@ def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, 
 def _draws(n: Any, seed: Any) -> tuple[np.random.Generator, int]:
     n = check.whole("n", n, 1, "the number of tokens")
     return np.random.default_rng(check.whole("seed", seed, 0, "the seed of the random numbers")), n
-
-
-KINDS = {
-    "circle_wave": CircleDensity.wave,
-    "circle_von_mises": CircleDensity.von_mises,
-    "sphere_wave": SphereDensity.wave,
-    "sphere_von_mises": SphereDensity.von_mises,
-}
-"""Densities by their names in a spec."""

@@ -1,5 +1,6 @@
 """Equiangular tokens: n vectors of equal length, every two at the same angle."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -7,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
-from tokenfield._checks import Scalar
+from tokenfield._types import Scalar
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 from tokenfield.measures.tokens import Tokens
@@ -31,6 +32,11 @@ class Equiangular(AbstractMeasure):
     r: Float[Array, "*batch"]
     n: Float[Array, "*batch"]
     axes: ClassVar = {"log_gap": (), "r": (), "n": ()}
+    quantities: ClassVar = ("rho", "r")
+
+    @classmethod
+    def constructors(cls) -> Mapping[str, Callable[..., "Equiangular"]]:
+        return {"equiangular_measure": cls}
 
     def __init__(
         self, rho: Scalar = None, n: Scalar = None, r: Scalar = 1.0, *, gap: Scalar = None, log_gap: Scalar = None
@@ -46,13 +52,13 @@ class Equiangular(AbstractMeasure):
         if log_gap is not None:
             self.log_gap = check.scalar("log_gap", log_gap)
         else:
-            gap = 1 - check.scalar("rho", rho) if gap is None else check.scalar("gap", gap)
+            gap = _gap(check.scalar("rho", rho)) if gap is None else check.scalar("gap", gap)
             if not check.traced(gap) and not float(gap) > 0:
                 raise InputError(
                     f"Equiangular tokens need ρ < 1, but 1 - ρ = {float(gap):g}. At ρ = 1 they are one token and rest; to "
                     "come closer than 1e-16 to it, give gap=."
                 )
-            self.log_gap = jnp.log(gap)
+            self.log_gap = jnp.log(gap) if check.traced(gap) else check.on_device(np.log(np.asarray(gap)))
         self._exists()
 
     def _exists(self) -> None:
@@ -91,7 +97,7 @@ class Equiangular(AbstractMeasure):
         rate 2nq, whatever ρ; with it ρ has all its digits at both ends, also where it is of order 1/n."""
         return jnp.maximum(jnp.log(self.excess) - self.log_gap, -1e5)
 
-    def at(self, alignment: Float[Array, ""], r: Float[Array, ""]) -> "Equiangular":
+    def with_alignment(self, alignment: Float[Array, ""], r: Float[Array, ""]) -> "Equiangular":
         """The same number of tokens at another u and r: 1 - ρ = n/(n - 1 + e^u)."""
         far = alignment > 30
         near = jnp.log1p(jnp.expm1(jnp.where(far, 0.0, alignment)) / self.n)
@@ -105,7 +111,7 @@ class Equiangular(AbstractMeasure):
         [[4.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 4.0]]
         """
         directions = Tokens.equiangular(int(self.n), float(self.rho), d, seed)
-        return directions.at(self.r * directions.x)
+        return directions.with_points(self.r * directions.x)
 
     def __repr__(self) -> str:
         if check.traced(self) or self.log_gap.ndim:
@@ -113,6 +119,11 @@ class Equiangular(AbstractMeasure):
         told = f"rho={float(self.rho):.6g}" if float(self.gap) > 1e-5 else f"rho=1-{float(self.gap):.4g}"
         radius = "" if float(self.r) == 1 else f", r={float(self.r):g}"
         return f"Equiangular({told}, n={float(self.n):.16g}{radius})"
+
+
+def _gap(rho: Float[Array, ""]) -> Float[Array, ""]:
+    """1 - ρ."""
+    return 1 - rho if check.traced(rho) else jnp.asarray(1 - np.asarray(rho))
 
 
 def _count(n: Any) -> Float[Array, ""]:

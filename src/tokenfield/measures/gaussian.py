@@ -1,5 +1,6 @@
 """Gaussian measures: attention moves them as Gaussians."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
-from tokenfield._checks import Matrix, Vector, Whole
+from tokenfield._types import Count, Matrix, Vector
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 from tokenfield.measures.tokens import Tokens
@@ -50,6 +51,11 @@ class Gaussian(AbstractMeasure):
     mean: Float[Array, "*batch d"]
     cov: Float[Array, "*batch d d"]
     axes: ClassVar = {"mean": ("component",), "cov": ("component", "component2")}
+    quantities: ClassVar = ("trace",)
+
+    @classmethod
+    def constructors(cls) -> Mapping[str, Callable[..., "Gaussian"]]:
+        return {"gaussian_measure": cls}
 
     def __init__(self, mean: Vector, cov: Matrix):
         mean = check.finite("mean", check.real_array("mean", mean, like="the mean, shape (d,)"))
@@ -64,9 +70,18 @@ class Gaussian(AbstractMeasure):
         return self.mean.shape[-1]
 
     @property
+    def ambient(self) -> int:
+        return self.d
+
+    @property
     def trace(self) -> Float[Array, "*batch"]:
         """tr Σ, the total variance."""
         return jnp.trace(self.cov, axis1=-2, axis2=-1)
+
+    @property
+    def variance(self) -> Float[Array, "*batch"]:
+        """The total variance ∫ |x - mean|² dμ = tr Σ."""
+        return self.trace
 
     @property
     def spread(self) -> Float[Array, "*batch"]:
@@ -101,9 +116,9 @@ class Gaussian(AbstractMeasure):
     def normalized(self) -> "Gaussian":
         """The same shape at total variance 1: x ↦ x/√(tr Σ)."""
         scale = jnp.sqrt(self.trace)
-        return self.at(self.mean / scale[..., None], self.cov / self.trace[..., None, None])
+        return self.with_moments(self.mean / scale[..., None], self.cov / self.trace[..., None, None])
 
-    def at(self, mean: Array, cov: Array) -> "Gaussian":
+    def with_moments(self, mean: Array, cov: Array) -> "Gaussian":
         """Another Gaussian, unchecked."""
         new = object.__new__(Gaussian)
         object.__setattr__(new, "mean", mean)
@@ -127,19 +142,13 @@ class Gaussian(AbstractMeasure):
         spread = mu.x - mu.mean
         return Gaussian(mu.mean, jnp.einsum("n,ni,nj->ij", mu.w, spread, spread))
 
-    def sample(self, n: Whole, seed: Whole = 0) -> Tokens:
+    def sample(self, n: Count, seed: Count = 0) -> Tokens:
         """n independent tokens of this law.
 
         >>> Gaussian([0.0], [[4.0]]).sample(5).x.shape
         (5, 1)
         """
         return Tokens.gaussian(n, self.d, self.mean, self.cov, seed)
-
-    def plot(self, path: Any = None) -> Any:
-        """A picture of the law: its ellipse for d = 2, its spectrum otherwise."""
-        from tokenfield.draw.measures import picture_of
-
-        return picture_of(self, path)
 
     def __repr__(self) -> str:
         if check.traced(self) or self.mean.ndim > 1:

@@ -14,11 +14,6 @@ def inverted(grid: np.ndarray, f: np.ndarray, u: np.ndarray) -> np.ndarray:
     return np.interp(u, mass / mass[-1], grid)
 
 
-def sample_sphere(basis: Spherical | Zonal, coefficients: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """n points of S^{d-1}: first the height, then the direction around the axis."""
-    return _zonal(basis, coefficients, n, rng) if isinstance(basis, Zonal) else _globe(basis, coefficients, n, rng)
-
-
 def _heights(basis: Zonal, coefficients: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """Polar angles α, of density f(cos α) sin^{d-2} α."""
     α = np.linspace(0, np.pi, 32 * max(basis.degree, 64) + 1)
@@ -27,15 +22,16 @@ def _heights(basis: Zonal, coefficients: np.ndarray, n: int, rng: np.random.Gene
     return inverted(α, basis.evaluate(coefficients, axis) * np.sin(α) ** (basis.d - 2), rng.random(n))
 
 
-def _zonal(basis: Zonal, coefficients: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+def sample_zonal(basis: Zonal, coefficients: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """n points of S^{d-1}: first the height, then a uniform direction around the axis."""
     α = _heights(basis, coefficients, n, rng)
     around = rng.standard_normal((n, basis.d - 1))
     around /= np.linalg.norm(around, axis=1, keepdims=True)
     return np.column_stack([np.cos(α), np.sin(α)[:, None] * around])
 
 
-def _globe(basis: Spherical, coefficients: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
-    """The height has the density of the m = 0 harmonics; given it, the longitude has a Fourier series."""
+def sample_sphere(basis: Spherical, coefficients: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    """n points of S². The height has the density of the m = 0 harmonics; given it, the longitude has a Fourier series."""
     middle = coefficients[np.arange(basis.degree + 1) ** 2]
     z = np.cos(_heights(Zonal(3, basis.degree), middle, n, rng))
     u = rng.random(n)

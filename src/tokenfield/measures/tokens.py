@@ -3,7 +3,7 @@
 import functools
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, ParamSpec
 
 import equinox as eqx
@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
-from tokenfield._checks import Matrix, Scalar, Vector, Whole
 from tokenfield._norms import sizes, unit
+from tokenfield._types import AnyArray, Count, Matrix, Scalar, Vector, Whole
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 
@@ -59,11 +59,16 @@ class Tokens(AbstractMeasure):
     s: Float[Array, "*batch n"] | None
     axes: ClassVar = {"x": ("token", "component"), "w": ("token",), "s": ("token",)}
 
+    @classmethod
+    def constructors(cls) -> Mapping[str, Callable[..., "Tokens"]]:
+        names = ("uniform_sphere", "gaussian", "uniform_box", "orthonormal", "equiangular")
+        return {name: getattr(cls, name) for name in names}
+
     def __init__(self, x: Any, w: Any = None, s: Any = None):
-        x = check.real_array("x", x, like="an array of points, one row a token")
+        x = check.real_array("x", x, like="an array of points, one row per token")
         if x.ndim != 2 or 0 in x.shape:
             raise InputError(
-                f"Argument `x` must have shape (n, d) with n, d ≥ 1, one row a token, but has shape {x.shape}."
+                f"Argument `x` must have shape (n, d) with n, d ≥ 1, one row per token, but has shape {x.shape}."
                 + (" For one token, write x[None, :]." if x.ndim == 1 else "")
                 + (" For a batch, use jax.vmap(Tokens)." if x.ndim > 2 else "")
             )
@@ -73,8 +78,8 @@ class Tokens(AbstractMeasure):
 
     def _weights(self, w: Any) -> Array:
         if w is None:
-            return jnp.full(self.n, 1 / self.n, self.x.dtype)
-        w = self._one_a_token("w", w, "weights")
+            return check.on_device(np.full(self.n, 1 / self.n, self.x.dtype))
+        w = self._one_per_token("w", w, "weights")
         if not check.traced(w):
             values = np.asarray(w, np.float64)
             least, total = int(np.argmin(values)), float(np.sum(values))
@@ -90,7 +95,7 @@ class Tokens(AbstractMeasure):
     def _positions(self, s: Any) -> Array | None:
         if s is None:
             return None
-        s = self._one_a_token("s", s, "positions")
+        s = self._one_per_token("s", s, "positions")
         if not check.traced(s):
             low, high = np.min(np.asarray(s)), np.max(np.asarray(s))
             if low < 0 or high > 1:
@@ -100,11 +105,11 @@ class Tokens(AbstractMeasure):
                 )
         return s
 
-    def _one_a_token(self, name: str, value: Any, what: str) -> Array:
-        array = check.real_array(name, value, like=f"an array of {what}").astype(self.x.dtype)
+    def _one_per_token(self, name: str, value: Any, what: str) -> Array:
+        array = check.as_floats(check.real_array(name, value, like=f"an array of {what}"), self.x.dtype)
         if array.shape != (self.n,):
             raise InputError(
-                f"Argument `{name}` must have one entry a token, shape (n,) = ({self.n},), but has shape {array.shape}."
+                f"Argument `{name}` must have one entry per token, shape (n,) = ({self.n},), but has shape {array.shape}."
             )
         return check.finite(name, array)
 
@@ -121,6 +126,10 @@ class Tokens(AbstractMeasure):
         return self.x.shape[-1]
 
     @property
+    def ambient(self) -> int:
+        return self.d
+
+    @property
     def mean(self) -> Float[Array, "*batch d"]:
         """∫ x dμ = Σ w_i x_i."""
         return jnp.einsum("...n,...nd->...d", self.w, self.x)
@@ -131,6 +140,16 @@ class Tokens(AbstractMeasure):
         return jnp.max(jnp.linalg.norm(self.x - self.mean[..., None, :], axis=-1), axis=-1)
 
     @property
+    def variance(self) -> Float[Array, "*batch"]:
+        """The total variance ∫ |x - mean|² dμ."""
+        return jnp.einsum("...n,...nd->...", self.w, (self.x - self.mean[..., None, :]) ** 2)
+
+    @property
+    def normalized(self) -> "Tokens":
+        """The same shape at total variance 1: x ↦ x/√variance."""
+        return self.with_points(self.x / jnp.sqrt(self.variance)[..., None, None])
+
+    @property
     def gram(self) -> Float[Array, "*batch n n"]:
         """Inner products <x_i, x_j>."""
         return self.x @ jnp.swapaxes(self.x, -1, -2)
@@ -138,22 +157,21 @@ class Tokens(AbstractMeasure):
     @property
     def radii(self) -> Float[Array, "*batch n"]:
         """r_i = |x_i|."""
-        return sizes(self.x)
+        return check.on_device(sizes(self.x))
 
     @property
     def directions(self) -> Float[Array, "*batch n d"]:
         """θ_i = x_i / |x_i|, on the unit sphere."""
         self.refuse_zero_vectors()
-        return unit(self.x)
+        return check.on_device(unit(self.x))
 
     @property
-    def origin(self) -> dict | None:
-        """How a seeded constructor made these tokens, or None for tokens from anywhere else."""
+    def origin(self) -> dict[str, Any] | None:
         return _ORIGINS.get(id(self))
 
-    def at(self, x: Float[Array, "*batch n d"]) -> "Tokens":
+    def with_points(self, x: Float[AnyArray, "*batch n d"]) -> "Tokens":
         """The same weights and positions at other points."""
-        return eqx.tree_at(lambda mu: mu.x, self, x)
+        return eqx.tree_at(lambda mu: mu.x, self, check.on_device(x))
 
     def refuse_zero_vectors(self) -> None:
         if not check.traced(self.x) and (zero := ~np.any(np.asarray(self.x), axis=-1)).any():
@@ -167,36 +185,35 @@ class Tokens(AbstractMeasure):
         batch = f"{self.x.shape[:-2]} batches of " if self.x.ndim > 2 else ""
         if check.traced(self):
             return f"Tokens({batch}n={self.n}, d={self.d}, traced)"
-        on = f" on the {where}" if bool(jnp.all(abs(self.radii - 1) < 1e-6)) else ""
-        weights = "" if bool(jnp.all(self.w == self.w[..., :1])) else ", weighted"
+        on = f" on the {where}" if np.all(abs(sizes(self.x) - 1) < 1e-6) else ""
+        weights = "" if np.all(np.asarray(self.w) == np.asarray(self.w)[..., :1]) else ", weighted"
         return f"Tokens({batch}n={self.n}, d={self.d}{on}{weights}{', with positions' if self.s is not None else ''})"
 
-    # Constructors, each seeded. `KINDS` below gives their names in a spec.
+    # Constructors, each seeded.
 
     @classmethod
     @_seeded
-    def uniform_sphere(cls, n: Whole, d: Whole, seed: Whole = 0) -> "Tokens":
+    def uniform_sphere(cls, n: Count, d: Count, seed: Whole = 0) -> "Tokens":
         """n independent uniform points on the unit sphere S^{d-1}.
 
         >>> Tokens.uniform_sphere(n=5, d=3, seed=1)
         Tokens(n=5, d=3 on the sphere)
         """
-        g = jax.random.normal(_key(seed), _shape(n, d))
-        return cls(g / jnp.linalg.norm(g, axis=1, keepdims=True))
+        return cls(unit(_normal(_shape(n, d), seed)))
 
     @classmethod
     @_seeded
-    def gaussian(cls, n: Whole, d: Whole, mean: Vector = None, cov: Matrix = None, seed: Whole = 0) -> "Tokens":
+    def gaussian(cls, n: Count, d: Count, mean: Vector = None, cov: Matrix = None, seed: Whole = 0) -> "Tokens":
         """n independent samples of N(mean, cov); the standard normal law when both are left out.
 
         >>> Tokens.gaussian(n=100, d=2, mean=[5.0, 0.0], cov=[[1.0, 0.5], [0.5, 1.0]]).x.shape
         (100, 2)
         """
-        g = jax.random.normal(_key(seed), _shape(n, d))
+        g = _normal(_shape(n, d), seed)
         if cov is not None:
             g = g @ _square_root(cov, d).T
         if mean is not None:
-            mean = check.finite("mean", check.real_array("mean", mean))
+            mean = np.asarray(check.finite("mean", check.real_array("mean", mean)))
             if mean.shape != (d,):
                 raise InputError(f"Argument `mean` must have shape (d,) = ({d},), but has shape {mean.shape}.")
             g = g + mean
@@ -204,7 +221,7 @@ class Tokens(AbstractMeasure):
 
     @classmethod
     @_seeded
-    def uniform_box(cls, n: Whole, d: Whole, low: Scalar = -1.0, high: Scalar = 1.0, seed: Whole = 0) -> "Tokens":
+    def uniform_box(cls, n: Count, d: Count, low: Scalar = -1.0, high: Scalar = 1.0, seed: Whole = 0) -> "Tokens":
         """n independent uniform points in the box [low, high]^d.
 
         >>> bool(abs(Tokens.uniform_box(n=9, d=2, low=-5.0, high=5.0).x).max() <= 5)
@@ -213,11 +230,12 @@ class Tokens(AbstractMeasure):
         low, high = check.number("low", low), check.number("high", high)
         if not low < high:
             raise InputError(f"Argument `low` must be below `high`, but low = {low:g} and high = {high:g}.")
-        return cls(jax.random.uniform(_key(seed), _shape(n, d), minval=low, maxval=high))
+        shape = _shape(n, d)
+        return cls(low + (high - low) * _drawn(seed, lambda key: jax.random.uniform(key, shape), ("uniform", shape)))
 
     @classmethod
     @_seeded
-    def orthonormal(cls, n: Whole, d: Whole = None, seed: Whole = None) -> "Tokens":
+    def orthonormal(cls, n: Count, d: Whole = None, seed: Whole = None) -> "Tokens":
         """n orthonormal vectors in R^d (d = n when left out): the standard ones, or with a seed a random frame.
 
         >>> Tokens.orthonormal(3).gram.tolist()
@@ -227,7 +245,7 @@ class Tokens(AbstractMeasure):
 
     @classmethod
     @_seeded
-    def equiangular(cls, n: Whole, rho: Scalar, d: Whole = None, seed: Whole = None) -> "Tokens":
+    def equiangular(cls, n: Count, rho: Scalar, d: Whole = None, seed: Whole = None) -> "Tokens":
         """n unit vectors with <x_i, x_j> = ρ for i ≠ j; -1/(n-1) ≤ ρ ≤ 1. With a seed, randomly rotated.
 
         >>> jnp.round(Tokens.equiangular(3, rho=-0.5, d=2).gram, 12).tolist()
@@ -281,17 +299,30 @@ def _shape(n: Any, d: Any) -> tuple[int, int]:
     return check.whole("n", n, 1, "the number of tokens"), check.whole("d", d, 1, "the dimension")
 
 
-def _key(seed: Any) -> Array:
-    return jax.random.key(check.whole("seed", seed, 0, "the seed of the random numbers"))
+def _normal(shape: tuple[int, int], seed: Any) -> Array | np.ndarray:
+    """Independent standard normal numbers, on the host unless inside jit."""
+    return _drawn(seed, lambda key: jax.random.normal(key, shape), ("normal", shape))
 
 
-def _square_root(cov: Any, d: int) -> Array:
+def _drawn(seed: Any, draw: Callable[[Array], Array], name: tuple) -> Array | np.ndarray:
+    """Random numbers from a seed by one compiled program, kept under a name."""
+    seed = check.whole("seed", seed, 0, "the seed of the random numbers")
+    program = _PROGRAMS.setdefault(name, jax.jit(lambda seed: draw(jax.random.key(seed))))
+    numbers = program(seed)
+    return numbers if check.traced(numbers) else np.asarray(numbers)
+
+
+_PROGRAMS: dict[tuple, Callable[[int], Array]] = {}
+"""Compiled samplers by what they draw."""
+
+
+def _square_root(cov: Any, d: int) -> np.ndarray:
     """The symmetric square root of a covariance, which may be singular."""
-    values, vectors = jnp.linalg.eigh(check.covariance("cov", cov, d))
-    return (vectors * jnp.sqrt(jnp.maximum(values, 0))) @ vectors.T
+    values, vectors = np.linalg.eigh(np.asarray(check.covariance("cov", cov, d)))
+    return (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
 
 
-def _equiangular(n: Any, rho: Any, d: Any, seed: Any) -> Array:
+def _equiangular(n: Any, rho: Any, d: Any, seed: Any) -> Array | np.ndarray:
     """The symmetric square root of (1-ρ) I + ρ 11ᵀ, in R^d; a regular simplex needs one dimension less."""
     n = check.whole("n", n, 1, "the number of tokens")
     rho = check.scalar("rho", rho)
@@ -308,18 +339,17 @@ def _equiangular(n: Any, rho: Any, d: Any, seed: Any) -> Array:
     d = need if d is None else check.whole("d", d, 1, "the dimension")
     if d < need:
         raise InputError(f"{n} tokens at ρ = {rho} span {need} dimensions, but d = {d}. Take d ≥ {need}.")
-    lift = (jnp.sqrt(jnp.maximum(1 + (n - 1) * rho, 0.0)) - jnp.sqrt(1 - rho)) / n
-    x = jnp.sqrt(1 - rho) * jnp.eye(n) + lift
+    xp = check.namespace(rho)
+    rho = rho if xp is jnp else float(rho)
+    lift = (xp.sqrt(xp.maximum(1 + (n - 1) * rho, 0.0)) - xp.sqrt(1 - rho)) / n
+    x = xp.sqrt(1 - rho) * np.eye(n) + lift
     if simplex:  # the rows are orthogonal to 1: write them in a basis of that hyperplane
-        x = x @ jnp.linalg.qr(jnp.eye(n).at[:, 0].set(1.0))[0][:, 1:]
-    x = jnp.pad(x, ((0, 0), (0, d - need)))
+        frame = np.eye(n)
+        frame[:, 0] = 1.0
+        x = x @ np.linalg.qr(frame)[0][:, 1:]
+    x = xp.pad(x, ((0, 0), (0, d - need)))
     if seed is None:
         return x
-    q, r = jnp.linalg.qr(jax.random.normal(_key(seed), (d, d)))
-    return x @ (q * jnp.sign(jnp.diagonal(r)))
-
-
-KINDS = {
-    name: getattr(Tokens, name) for name in ("uniform_sphere", "gaussian", "uniform_box", "orthonormal", "equiangular")
-}
-"""The seeded constructors by their names in a spec."""
+    g = _normal((d, d), seed)
+    q, r = check.namespace(g).linalg.qr(g)
+    return x @ (q * check.namespace(g).sign(r.diagonal()))

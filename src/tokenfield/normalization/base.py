@@ -6,11 +6,14 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
 from tokenfield._norms import sizes, unit
+from tokenfield._types import AnyArray
 from tokenfield.attention.base import AbstractAttention, Points
+from tokenfield.attention.reductions import on_equiangular
 from tokenfield.errors import InputError
 from tokenfield.measures import Equiangular, Tokens
 
@@ -57,6 +60,28 @@ class AbstractNormalization(eqx.Module):
         """Whether tokens feel only the tangential part of the field, in proportion to it."""
         return False
 
+    @property
+    def keeps_together(self) -> bool:
+        """Whether tokens that have met stay together, so that they may become one."""
+        return self.confines
+
+    @property
+    def takes_noise(self) -> bool:
+        """Whether √(2/κ) dW means the same in this scheme's coordinates as in the tokens'."""
+        return True
+
+    def speed(self, t: Float[Array, ""], dtype: Any) -> Float[Array, ""]:
+        """The factor in θ̇ = speed · P_θ Γ(θ) of a scheme that is `tangential`."""
+        raise InputError(f"{type(self).__name__} normalization is not in proportion to the tangential field.")
+
+    def on_sphere(self, t: Any) -> Bool[AnyArray, ""] | bool:
+        """Whether a layer at time t ends with LayerNorm."""
+        return False
+
+    def scores(self, attention: AbstractAttention, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        """What fast sums may rely on at all times: the attention's own scores, unless coordinates change them."""
+        return attention.scores(d)
+
     @abc.abstractmethod
     def reads(self, mu: Tokens) -> Tokens:
         """The measure that attention sees."""
@@ -78,7 +103,7 @@ class AbstractNormalization(eqx.Module):
     def gaussian(
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
     ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
-        """(ṁ, L̇) of N(m, LLᵀ): the affine velocity at the mean, and its slope times L."""
+        """(ṁ, L̇) of N(m, LLᵀ): the affine velocity at the mean, and its slope times L. Refused where there is none."""
         raise InputError(
             f"{type(self).__name__} normalization does not keep Gaussians Gaussian: it acts on directions. Free, Rescaled "
             "and TraceNorm do; for this one, move tokens: Tokens.gaussian(n, d, mean, cov)."
@@ -119,10 +144,6 @@ class AbstractLayerNorm(AbstractNormalization):
     def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
         """u: what a layer adds to the residual stream, from the field a."""
 
-    @abc.abstractmethod
-    def on_sphere(self, t: Any) -> Bool[Array, ""] | bool:
-        """Whether a layer at time t ends with LayerNorm."""
-
     @property
     def confines(self) -> bool:
         return self.on_sphere(0.0) is True
@@ -136,7 +157,7 @@ class AbstractLayerNorm(AbstractNormalization):
         return self.gain is None or self.gain.ndim == 0
 
     def reads(self, mu: Tokens) -> Tokens:
-        return mu.at(self._ln(mu.directions))
+        return mu.with_points(self._ln(mu.directions))
 
     def _ln(self, θ: Float[Array, "*batch n d"]) -> Float[Array, "*batch n d"]:
         return θ if self.gain is None else self.gain * θ * θ.shape[-1] ** 0.5
@@ -150,11 +171,14 @@ class AbstractLayerNorm(AbstractNormalization):
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
         x = mu.x + step * self.drive(t, gamma(self.reads(mu), None))
-        return mu.at(jnp.where(self.on_sphere(t), unit(x), x))
+        return mu.with_points(jnp.where(self.on_sphere(t), unit(x), x))
 
     def settle(self, mu: Any) -> Any:
         mu.refuse_zero_vectors()
-        return mu.at(jnp.where(self.on_sphere(jnp.inf), unit(mu.x), mu.x))
+        on = self.on_sphere(np.inf)
+        if on is True or on is False:
+            return mu.with_points(unit(mu.x)) if on else mu
+        return mu.with_points(check.namespace(on, mu.x).where(on, unit(mu.x), mu.x))
 
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
@@ -163,11 +187,18 @@ class AbstractLayerNorm(AbstractNormalization):
         $\dot r = φ⟨θ, a⟩$; on the sphere the same with r = 1 and ṙ = 0  [rigollet2025, section 6.2]."""
         if self.gain is not None:
             raise InputError("A gain turns equiangular tokens; leave it out, or move actual tokens.")
-        p, q = attention.equiangular(eqx.tree_at(lambda nu: nu.r, mu, jnp.ones_like(mu.r)))
+        p, q = on_equiangular(attention).equiangular(eqx.tree_at(lambda nu: nu.r, mu, jnp.ones_like(mu.r)))
         φ = self._answer(t, jnp.sqrt(p**2 + (mu.n - 1) * q * (2 * p * mu.rho + q * (1 + (mu.n - 2) * mu.rho))))
         outward = φ * (p + (mu.n - 1) * q * mu.rho)
         on = self.on_sphere(t)
         return 2 * mu.n * φ * q / jnp.where(on, 1.0, mu.r), jnp.where(on, 0.0, outward)
+
+    def collapse(self, t: Float[Array, "*times"], pull: Float[Array, ""]) -> Float[Array, "*times"]:
+        """∫ |u| dt from 0 to t on the sphere near the collapse, where the field has this size: the pull, all the time."""
+        return pull * t
+
+    def speed(self, t: Float[Array, ""], dtype: Any) -> Float[Array, ""]:
+        return self.drive(t, jnp.ones((1, 1), dtype))[0, 0]
 
     def _answer(self, t: Float[Array, ""], size: Float[Array, ""]) -> Float[Array, ""]:
         """φ with u(a) = φa for a field of size |a|: the drive stretches, it does not turn."""
@@ -181,7 +212,9 @@ class AbstractLayerNorm(AbstractNormalization):
 def gain_parameter(gain: Any) -> Array | None:
     if gain is None:
         return None
-    array = check.finite("gain", check.real_array("gain", gain, like="LayerNorm's gain, one entry a coordinate"))
+    array = check.finite("gain", check.real_array("gain", gain, like="LayerNorm's gain, one entry per coordinate"))
     if array.ndim > 1:
-        raise InputError(f"Argument `gain` must have one entry a coordinate, shape (d,), but has shape {array.shape}.")
+        raise InputError(
+            f"Argument `gain` must have one entry per coordinate, shape (d,), but has shape {array.shape}."
+        )
     return array

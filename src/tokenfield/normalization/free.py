@@ -4,9 +4,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield.attention.base import AbstractAttention, Points, apply, scale
+from tokenfield.attention.base import AbstractAttention, Points
+from tokenfield.attention.matrices import apply, scale
+from tokenfield.attention.reductions import on_equiangular, on_gaussians, rescalable
 from tokenfield.errors import InputError
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.normalization.base import AbstractNormalization, Gamma
@@ -27,7 +30,7 @@ class Free(AbstractNormalization):
         return gamma(mu, x)
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
-        return mu.at(mu.x + step * self.velocity(t, mu, None, gamma))
+        return mu.with_points(mu.x + step * self.velocity(t, mu, None, gamma))
 
     def settle(self, mu: Any) -> Any:
         return mu
@@ -35,12 +38,12 @@ class Free(AbstractNormalization):
     def gaussian(
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
     ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
-        return attention.gaussian(mean, L)
+        return on_gaussians(attention).gaussian(mean, L)
 
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return _linear_in_tokens(*attention.equiangular(mu), mu)
+        return _linear_in_tokens(*on_equiangular(attention).equiangular(mu), mu)
 
 
 def _linear_in_tokens(p: Array, q: Array, mu: Equiangular) -> tuple[Array, Array]:
@@ -63,17 +66,29 @@ class Rescaled(AbstractNormalization):
     def timeless(self) -> bool:
         return False
 
+    @property
+    def keeps_together(self) -> bool:
+        return True
+
+    @property
+    def takes_noise(self) -> bool:
+        return False
+
+    def scores(self, attention: AbstractAttention, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return rescalable(attention).rescaled_scores(d)
+
     def reads(self, mu: Tokens) -> Tokens:
         return mu
 
     def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, gamma: Gamma) -> Float[Array, "m d"]:
         """In moving coordinates the scores are s(e^{tV}z, e^{tV}z'), and the drift -Vz is taken out of the field."""
-        V, z = getattr(gamma.attention, "V", None), mu.x if x is None else x
-        field = gamma.attention.precompose(_growth(t, V)).field(mu, x, gamma.summation)
+        attention, z = rescalable(gamma.attention), mu.x if x is None else x
+        V = attention.V
+        field = attention.precompose(_growth(t, V)).field(mu, x, gamma.summation)
         return gamma.block(field - apply(V, z), z)
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
-        return mu.at(mu.x + step * self.velocity(t, mu, None, gamma))
+        return mu.with_points(mu.x + step * self.velocity(t, mu, None, gamma))
 
     def settle(self, mu: Any) -> Any:
         return mu
@@ -81,20 +96,19 @@ class Rescaled(AbstractNormalization):
     def gaussian(
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
     ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
-        V = getattr(attention, "V", None)
-        middle, slope = attention.precompose(_growth(t, V)).gaussian(mean, L)
+        V = rescalable(attention).V
+        middle, slope = on_gaussians(rescalable(attention).precompose(_growth(t, V))).gaussian(mean, L)
         return middle - apply(V, mean), slope - apply(V, L.T).T
 
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        V = getattr(attention, "V", None)
-        p, q = attention.precompose(_growth(t, V)).equiangular(mu)
+        V = rescalable(attention).V
+        p, q = on_equiangular(rescalable(attention).precompose(_growth(t, V))).equiangular(mu)
         return _linear_in_tokens(p - scale(V, 1.0), q, mu)
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
-        attention.precompose(jnp.ones(()))
-        if not hasattr(attention, "V") or is_scheduled(getattr(attention, "V", None)):
+        if is_scheduled(rescalable(attention).V):
             raise InputError("Rescaled coordinates e^{-tV} x need one constant V, that of the attention.")
         if block == "added":
             raise InputError(

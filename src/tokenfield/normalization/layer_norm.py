@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
-from tokenfield._checks import Scalar, Vector
 from tokenfield._norms import unit
+from tokenfield._types import AnyArray, Scalar, Vector
 from tokenfield.errors import InputError
 from tokenfield.normalization.base import AbstractLayerNorm, gain_parameter
 from tokenfield.parameters import Parameter, is_scheduled, number_parameter
@@ -96,8 +96,9 @@ class MixLN(AbstractLayerNorm):
     def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
         return a
 
-    def on_sphere(self, t: Any) -> Bool[Array, ""]:
-        return jnp.asarray(t <= self.tau)
+    def on_sphere(self, t: Any) -> Bool[AnyArray, ""]:
+        xp = check.namespace(t, self.tau)
+        return xp.asarray(xp.asarray(t) <= xp.asarray(self.tau))
 
     def jumps(self) -> list[Array]:
         return [self.tau[None]]
@@ -124,6 +125,9 @@ class NGPT(AbstractLayerNorm):
 
     def on_sphere(self, t: Any) -> bool:
         return True
+
+    def collapse(self, t: Float[Array, "*times"], pull: Float[Array, ""]) -> Float[Array, "*times"]:
+        return self.alpha * t
 
 
 class SqrtScaling(AbstractLayerNorm):
@@ -152,3 +156,7 @@ class SqrtScaling(AbstractLayerNorm):
 
     def on_sphere(self, t: Any) -> bool:
         return True
+
+    def collapse(self, t: Float[Array, "*times"], pull: Float[Array, ""]) -> Float[Array, "*times"]:
+        """2√t: the size of ∫ dt/√(t+1) at late times."""
+        return 2 * pull * jnp.sqrt(t)

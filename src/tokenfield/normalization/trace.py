@@ -8,8 +8,9 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield.attention.base import AbstractAttention, Points
+from tokenfield.attention.reductions import on_gaussians
 from tokenfield.errors import InputError
-from tokenfield.measures import Gaussian, Tokens
+from tokenfield.measures import Tokens
 from tokenfield.normalization.base import AbstractNormalization, Gamma
 
 
@@ -22,6 +23,10 @@ class TraceNorm(AbstractNormalization):
     [[1.0, 0.0], [-1.0, 0.0]]
     """
 
+    @property
+    def takes_noise(self) -> bool:
+        return False
+
     def reads(self, mu: Tokens) -> Tokens:
         return mu
 
@@ -32,20 +37,16 @@ class TraceNorm(AbstractNormalization):
         return field - λ * mu.x if x is None else gamma(mu, x) - λ * x
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
-        return self.settle(mu.at(mu.x + step * gamma(mu, None)))
+        return self.settle(mu.with_points(mu.x + step * gamma(mu, None)))
 
     def settle(self, mu: Any) -> Any:
-        if isinstance(mu, Gaussian):
-            _refuse_points(mu.trace)
-            return mu.normalized
-        variance = jnp.einsum("...n,...nd->...", mu.w, (mu.x - mu.mean[..., None, :]) ** 2)
-        _refuse_points(variance)
-        return mu.at(mu.x / jnp.sqrt(variance)[..., None, None])
+        _refuse_points(mu.variance)
+        return mu.normalized
 
     def gaussian(
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
     ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
-        middle, slope = attention.gaussian(mean, L)
+        middle, slope = on_gaussians(attention).gaussian(mean, L)
         λ = jnp.sum(L * slope) / jnp.sum(L**2)
         return middle - λ * mean, slope - λ * L
 

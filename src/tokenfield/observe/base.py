@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 
+from tokenfield._compile import compiled
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.trajectory import Trajectory
@@ -33,7 +33,7 @@ def each(function: Callable[..., Any], thing: Any, *arguments: Any) -> Any:
     return _each(function, states(thing), arguments)
 
 
-@eqx.filter_jit
+@compiled
 def _each(function: Callable[..., Any], mu: Tokens, arguments: tuple) -> Any:
     of = lambda state: function(state, *arguments)
     for _ in range(mu.x.ndim - 2):  # times, and before them any batch of runs

@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
-from tokenfield.attention import Softmax, Unnormalized
+from tokenfield.attention import Softmax
 from tokenfield.attention.base import TOLERANCE, requested
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractDensity, Tokens
@@ -83,11 +83,17 @@ def _energy(mu: Tokens, beta: Float[Array, ""], scaled: bool, summation: Abstrac
 
 
 def energy_beta(run: Trajectory) -> float | None:
-    """The β whose energy a run climbs: that of softmax or unnormalized attention with a constant, positive one and no
-    matrices."""
-    attention = None if run.flow is None else run.flow.attention
-    if not isinstance(attention, Softmax | Unnormalized) or not eqx.is_array(attention.beta):
+    """The β whose energy a run climbs: that of softmax or unnormalized attention with a constant, positive one, numbers Q and K
+    included, and no matrices; None where there is none."""
+    coupling = None if run.flow is None else run.flow.coupling_if_any()
+    if coupling is None or not float(coupling.beta) > 0 or not float(coupling.V) > 0:
         return None
-    if any(getattr(attention, name) is not None for name in "QKVA"):
+    return float(coupling.beta)
+
+
+def free_energies(run: Trajectory) -> np.ndarray | None:
+    """The free energy along a run of densities, where its flow descends one; else None."""
+    try:
+        return np.asarray(free_energy(run))
+    except InputError:
         return None
-    return float(attention.beta) if float(attention.beta) > 0 else None

@@ -14,6 +14,7 @@ from tokenfield.measures import Tokens
 from tokenfield.normalization import Free
 from tokenfield.observe.base import each, states
 from tokenfield.parameters import at_time
+from tokenfield.summation import Dense
 from tokenfield.trajectory import Trajectory
 
 
@@ -41,7 +42,7 @@ def attention_matrix(thing: Any, flow: Any = None, *, t: Any = 0.0) -> Float[Arr
 
 def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "*heads n n"]:
     seen = flow.normalization.reads(mu)
-    return flow.attention.matrix(seen, None)
+    return flow.attention.matrix(seen, None, Dense())
 
 
 def effective_rank(thing: Any) -> Float[Array, "*time"]:

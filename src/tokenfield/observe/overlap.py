@@ -72,7 +72,7 @@ def mean_overlap(thing: Any) -> Float[Array, "*time"]:
     mu = states(thing)
     _two(mu)
     alone = jnp.sum(mu.w**2, axis=-1)
-    return (jnp.sum(mu.at(mu.directions).mean ** 2, axis=-1) - alone) / jnp.sum(mu.w * (1 - mu.w), axis=-1)
+    return (jnp.sum(mu.with_points(mu.directions).mean ** 2, axis=-1) - alone) / jnp.sum(mu.w * (1 - mu.w), axis=-1)
 
 
 def order_parameter(thing: Any) -> Float[Array, "*time"]:
@@ -82,7 +82,7 @@ def order_parameter(thing: Any) -> Float[Array, "*time"]:
     1.0
     """
     mu = states(thing, Tokens | AbstractDensity)
-    return mu.order if isinstance(mu, AbstractDensity) else jnp.linalg.norm(mu.at(mu.directions).mean, axis=-1)
+    return mu.order if isinstance(mu, AbstractDensity) else jnp.linalg.norm(mu.with_points(mu.directions).mean, axis=-1)
 
 
 def _two(mu: Tokens) -> None:

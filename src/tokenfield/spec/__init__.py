@@ -88,7 +88,7 @@ class Spec:
 
         with _blaming(self, "measure"):
             arguments = self._arguments("measure")
-            make = {**measures.KINDS, "file": functools.partial(tokens_from_file, folder=self.folder)}
+            make = {**measures.constructors(), "file": functools.partial(tokens_from_file, folder=self.folder)}
             return make[arguments.pop("kind")](**arguments)
 
     def flow(self) -> "Flow":
@@ -104,20 +104,13 @@ class Spec:
     def run(self, *, progress: bool | None = None, watch: Any = None) -> "Trajectory":
         """Make the measure and the flow, and evolve."""
         from tokenfield.evolution import collapsed, evolve, layers
-        from tokenfield.measures import Tokens
 
         flow, measure, time = self.flow(), self.measure(), self.time
-        if isinstance(measure, Tokens):
-            with _blaming(self, "flow", "attention"):
-                flow.attention.check(measure.d)
-            with _blaming(self, "flow"):
-                flow.check(measure.d)
-            with _blaming(self, "measure"):
-                flow.settle(measure)
+        self._check(flow, measure)
         with _blaming(self, "time" if time is not None else "layers"):
             if time is None:
                 assert self.layers is not None
-                run = layers(flow, measure, self.layers.depth, self.layers.step, save=self.layers.save)
+                run: Any = layers(flow, measure, self.layers.depth, self.layers.step, save=self.layers.save)  # pyright: ignore[reportArgumentType]
             else:
                 run = evolve(
                     flow,
@@ -138,6 +131,18 @@ class Spec:
                     watch=watch,
                 )
         return dataclasses.replace(run, provenance=dataclasses.replace(run.provenance, spec=self.data))
+
+    def _check(self, flow: "Flow", measure: "AbstractMeasure") -> None:
+        """Let each part of the spec answer for itself."""
+        from tokenfield.evolution.motions import motion_for
+
+        if measure.ambient is not None:
+            with _blaming(self, "flow", "attention"):
+                flow.attention.check(measure.ambient)
+            with _blaming(self, "flow"):
+                flow.check(measure.ambient)
+        with _blaming(self, "measure"):
+            motion_for(flow, type(measure)).settle(flow, measure)
 
     def to_toml(self) -> str:
         """The spec with every default filled in, as TOML."""

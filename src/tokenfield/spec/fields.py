@@ -58,7 +58,7 @@ class Time(Section):
     atol: Annotated[Real, pydantic.Field(gt=0)] | None = None
     max_steps: Annotated[Whole, pydantic.Field(ge=1)] = 100_000
     step: Annotated[Real, pydantic.Field(gt=0)] | None = None
-    seed: Annotated[Whole, pydantic.Field(ge=0)] = 0
+    seed: Annotated[Whole, pydantic.Field(ge=0)] | None = None
     coalesce: Annotated[Real, pydantic.Field(gt=0)] | None = None
     summation: str | None = None
 
@@ -67,8 +67,9 @@ class Time(Section):
     def _known_summation(cls, name: str | None) -> str | None:
         from tokenfield.summation.choose import KINDS
 
-        if name is not None and name not in KINDS:
-            raise ValueError(f"unknown summation {name!r}. {suggest(name, KINDS)}")
+        known = (*KINDS, "span")
+        if name is not None and name not in known:
+            raise ValueError(f"unknown summation {name!r}. {suggest(name, known)}")
         return name
 
     @pydantic.field_validator("solver")
@@ -132,7 +133,7 @@ def spec_model() -> type[Section]:
     return pydantic.create_model(
         "spec",
         __base__=Section,
-        measure=(_union({**measures.KINDS, "file": tokens_from_file}), ...),
+        measure=(_union({**measures.constructors(), "file": tokens_from_file}), ...),
         flow=(flow, ...),
         time=(Time | None, None),
         layers=(Layers | None, None),

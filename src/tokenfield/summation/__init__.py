@@ -8,5 +8,4 @@ from tokenfield.summation.circle import Circle as Circle
 from tokenfield.summation.dense import Dense as Dense
 from tokenfield.summation.euclidean import Euclidean as Euclidean
 from tokenfield.summation.sharded import Sharded as Sharded
-from tokenfield.summation.span import Span as Span
 from tokenfield.summation.sphere import Sphere as Sphere

@@ -40,9 +40,18 @@ class AbstractSummation(eqx.Module):
     """
 
     @property
-    def told(self) -> str:
+    def name(self) -> str:
         """What a run says about its sums."""
         return type(self).__name__.lower()
+
+    @property
+    def exact(self) -> bool:
+        """Whether every row is exact up to rounding in the precision of its numbers."""
+        return False
+
+    def without_own_term(self) -> "AbstractSummation":
+        """The same sums in which no token sees its own value, where they can be told apart; else the same sums."""
+        return self
 
     @abc.abstractmethod
     def exponential(

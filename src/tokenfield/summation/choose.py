@@ -12,7 +12,6 @@ from tokenfield.summation.base import AbstractSummation
 from tokenfield.summation.circle import Circle, reach
 from tokenfield.summation.dense import Dense
 from tokenfield.summation.euclidean import Euclidean, frequencies
-from tokenfield.summation.span import Span
 from tokenfield.summation.spectral import AbstractSpectral
 from tokenfield.summation.sphere import Sphere
 
@@ -21,13 +20,12 @@ KINDS: dict[str, type[AbstractSummation]] = {
     "circle": Circle,
     "sphere": Sphere,
     "euclidean": Euclidean,
-    "span": Span,
 }
 
 ROOM = 1.25
 """How much farther apart tokens may come than at first, before Euclidean sums become dense ones."""
 MOST_MODES = {1: 2**17, 2: 2**10, 3: 2**6}
-"""Frequencies a dimension that Euclidean sums may have; in three dimensions 128³ coefficients."""
+"""Frequencies per dimension that Euclidean sums may have; in three dimensions 128³ coefficients."""
 MOST_DEGREES = 512
 """The degree up to which the Legendre table of the sphere is made: half a gigabyte."""
 
@@ -36,9 +34,9 @@ MOST_DEGREES = 512
 class Request:
     """What sums are asked for: scores <Qx, Ky> (β in Q) between `queries` points and the tokens x, in R^d.
 
-    `scores` has one pair (Q, K) a head as float64 matrices, None if a kernel is no exponential of an inner product or its
-    parameters are not known yet; `unit`: whether x are unit vectors and stay so; `isotropic`: whether the flow commutes
-    with rotations; `points`: tokens and query points as they are now, None if not known yet.
+    `scores` has one pair (Q, K) per head as float64 matrices, None if a kernel is no exponential of an inner product or its
+    parameters are not known yet; `unit`: whether x are unit vectors and stay so; `points`: tokens and query points as they are
+    now, None if not known yet.
     """
 
     n: int
@@ -48,7 +46,6 @@ class Request:
     dtype: Any
     scores: list[tuple[np.ndarray, np.ndarray]] | None = None
     unit: bool = False
-    isotropic: bool = False
     points: np.ndarray | None = None
 
 
@@ -87,8 +84,6 @@ def _why_not(name: str, r: Request) -> str | None:
     """Why a summation cannot serve, None if it can."""
     if name == "dense":
         return None
-    if name == "span":
-        return None if r.isotropic and r.n < r.d else _NO_SPAN
     if r.d > 3:
         return "it needs d ≤ 3"
     if r.scores is None:
@@ -108,12 +103,6 @@ def _why_not(name: str, r: Request) -> str | None:
     return None
 
 
-_NO_SPAN = (
-    "it needs fewer tokens than dimensions, and a flow that commutes with rotations (numbers for Q, K, V and A, no MLP, "
-    "noise or gain)"
-)
-
-
 def _why_not_euclidean(r: Request) -> str | None:
     root = None if r.d > 3 or r.unit else _root(r)
     if root is None:
@@ -122,7 +111,7 @@ def _why_not_euclidean(r: Request) -> str | None:
         return "it needs to know where tokens are"
     M = frequencies(_extent(root, r))
     if MOST_MODES[r.d] < M:
-        return f"tokens spread so far that it would need {M} frequencies a dimension"
+        return f"tokens spread so far that it would need {M} frequencies per dimension"
     spread = 0.5 * float(np.max(np.sum(_placed(root, r) ** 2, axis=1)))
     if spread > 600 or _noise(M, r) * math.exp(spread) > 0.1:
         return "tokens lie so far out that the farthest would drown the others"
@@ -188,8 +177,6 @@ def _cost(name: str, r: Request) -> float:
     pairs, both = r.n * r.queries, r.n + r.queries
     if name == "dense":
         return 0.05 + pairs * (1.8e-6 + 7.4e-8 * r.d)
-    if name == "span":
-        return 0.05 + pairs * (1.8e-6 + 7.4e-8 * r.n)
     if name == "circle":
         return 2.4 + 1.1e-4 * both
     if name == "sphere":

@@ -1,5 +1,6 @@
 """The dense sum in blocks: O(m n) time, O(n + block²) memory, no overflow at any inverse temperature."""
 
+import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -38,6 +39,13 @@ class Dense(AbstractSummation):
     key_positions: Float[Array, " n"] | None = None
     window: Float[Array, ""] | None = None
     apart: bool = eqx.field(static=True, default=False)
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def without_own_term(self) -> "Dense":
+        return dataclasses.replace(self, apart=True)
 
     def exponential(
         self,

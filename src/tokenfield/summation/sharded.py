@@ -34,8 +34,12 @@ class Sharded(AbstractVariant):
         self.dense = Dense() if dense is None else dense
 
     @property
-    def told(self) -> str:
+    def name(self) -> str:
         return f"dense, {self.mesh.size} devices"
+
+    @property
+    def exact(self) -> bool:
+        return True
 
     @property
     def other(self) -> Dense:

@@ -60,7 +60,7 @@ class AbstractSpectral(AbstractVariant):
         """The highest frequency of the series."""
 
     @property
-    def told(self) -> str:
+    def name(self) -> str:
         return f"{type(self).__name__.lower()}, {self.modes} modes"
 
     @property

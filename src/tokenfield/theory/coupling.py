@@ -10,12 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield import _checks as check
-from tokenfield.attention import Softmax, Unnormalized
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow, describe
 from tokenfield.harmonics import kernel_eigenvalues
-from tokenfield.normalization import PostLN
-from tokenfield.parameters import is_scheduled
 
 BUCKET = 512
 """Eigenvalues are computed for this many degrees at a time, so that few sizes are ever compiled."""
@@ -63,8 +60,10 @@ def coupling(flow: Any) -> Coupling:
     >>> coupling(tkf.usa(3.0, Q=2.0, V=0.5))
     Coupling(kind='usa', beta=6.0, V=0.5, log_unit=0.0, kappa=None)
     """
-    attention = _attention(flow)
-    if not isinstance(flow.normalization, PostLN) or flow.normalization.gain is not None:
+    if not isinstance(flow, Flow):
+        raise InputError(f"A Flow such as tkf.usa(beta=1.0) is needed, but got a {type(flow).__name__}.")
+    known = flow.coupling()
+    if not flow.normalization.tangential or not flow.normalization.timeless:
         raise InputError(
             f"This theory lives on the sphere and needs PostLN() without a gain, but the flow has "
             f"{describe(flow.normalization)}. Use tkf.sa(beta) or tkf.usa(beta)."
@@ -74,49 +73,9 @@ def coupling(flow: Any) -> Coupling:
             raise InputError(
                 f"This theory knows flows of attention and noise alone, but this one has an {name}. Leave it out."
             )
-    c = {name: _constant(name, getattr(attention, name)) for name in ("beta", "Q", "K", "V", "A")}
-    scaled = isinstance(attention, Unnormalized) and attention.scaled
-    return Coupling(
-        kind="usa" if isinstance(attention, Unnormalized) else "sa",
-        beta=c["beta"] * c["Q"] * c["K"] * c["A"],
-        V=c["V"],
-        log_unit=c["beta"] if scaled else 0.0,
-        kappa=_kappa(flow),
-    )
-
-
-def _attention(flow: Any) -> Softmax | Unnormalized:
-    if not isinstance(flow, Flow):
-        raise InputError(f"A Flow such as tkf.usa(beta=1.0) is needed, but got a {type(flow).__name__}.")
-    if not isinstance(flow.attention, Softmax | Unnormalized):
-        raise InputError(
-            f"This theory knows softmax and unnormalized attention, but the flow has {type(flow.attention).__name__}. "
-            "Use tkf.sa(beta) or tkf.usa(beta)."
-        )
-    return flow.attention
-
-
-def _constant(name: str, value: Any) -> float:
-    """A parameter as one number; None is the identity, 1."""
-    if value is None:
-        return 1.0
-    if is_scheduled(value):
-        raise InputError(f"Argument `{name}` must not change with depth here, but it does. Give it one value.")
-    if np.ndim(value):
-        raise InputError(
-            f"Argument `{name}` must be a multiple c·I of the identity, given as the number c, but is a matrix of shape "
-            f"{np.shape(value)}. Harmonics of one degree share one growth rate only then."
-        )
-    return check.number(name, value)
-
-
-def _kappa(flow: Flow) -> float | None:
-    value = getattr(flow, "kappa", None)
-    if is_scheduled(value):
-        raise InputError(
-            "The noise `kappa` of the flow must not change with depth here, but it does. Give it one value."
-        )
-    return None if value is None else check.number("kappa", value, positive=True)
+    numbers = {name: check.number(name, getattr(known, name)) for name in ("beta", "V", "log_unit")}
+    kappa = None if flow.kappa is None else check.number("kappa", flow.kappa, positive=True)
+    return Coupling(kind=known.kind, kappa=kappa, **numbers)
 
 
 @functools.lru_cache(maxsize=64)

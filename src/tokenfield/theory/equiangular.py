@@ -7,11 +7,12 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield.attention import Softmax
+from tokenfield.attention.reductions import on_equiangular
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import Equiangular
-from tokenfield.normalization import NGPT, AbstractLayerNorm, SqrtScaling
-from tokenfield.parameters import is_scheduled, scheduled
+from tokenfield.normalization import AbstractLayerNorm
+from tokenfield.parameters import scheduled
 
 
 def long_context(n: Any, rho: Any, gamma: Any) -> Float[Array, ""]:
@@ -69,14 +70,12 @@ def collapse_exponent(flow: Flow, t: Any) -> Float[Array, "*times"]:
         raise InputError(
             f"Collapse rates are known for schemes on directions (PostLN, PreLN, ...), not for {type(scheme).__name__}."
         )
-    if scheduled(flow.attention) or is_scheduled(getattr(scheme, "alpha", None)):
+    if scheduled(flow):
         raise InputError("Collapse rates are known for parameters that do not change with depth.")
     t = jnp.asarray(check.real_array("t", t))
     if not bool(jnp.asarray(scheme.on_sphere(jnp.inf))):
         return 2 * jnp.log(t)
     one_cluster = Equiangular(log_gap=-1e4, n=2)
-    p, q = flow.attention.equiangular(one_cluster)
+    p, q = on_equiangular(flow.attention).equiangular(one_cluster)
     pull = p + q
-    if isinstance(scheme, SqrtScaling):
-        return 4 * pull * jnp.sqrt(t)
-    return 2 * t * (scheme.alpha if isinstance(scheme, NGPT) else pull)
+    return 2 * scheme.collapse(t, pull)

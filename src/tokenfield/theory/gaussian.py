@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield.attention import Softmax
-from tokenfield.attention.base import square
+from tokenfield.attention.matrices import square
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import Gaussian

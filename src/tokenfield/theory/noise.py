@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield import _checks as check
-from tokenfield._checks import Whole
+from tokenfield._types import Whole
 from tokenfield.theory.coupling import coupling
 
 

@@ -13,31 +13,32 @@ between two mergers counts from its own beginning.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
+from tokenfield import _checks as check
+from tokenfield._compile import compiled
 from tokenfield._norms import unit
-from tokenfield.attention import L2, Causal, Krause, MeanShift, MultiHead, Sinkhorn, Softmax, Unnormalized
 from tokenfield.errors import InputError
 from tokenfield.evolution.clocks import Clock
-from tokenfield.evolution.march import ctrl_c, pursue
-from tokenfield.evolution.motion import State
-from tokenfield.evolution.particles import Particles
-from tokenfield.evolution.plan import Plan
-from tokenfield.evolution.progress import Progress
+from tokenfield.evolution.drivers.pieces import ctrl_c
+from tokenfield.evolution.drivers.single import Company, Walked, walk
+from tokenfield.evolution.motions.base import AbstractModified, AbstractMotion, State
+from tokenfield.evolution.motions.particles import Particles
+from tokenfield.evolution.outcome import Outcome
+from tokenfield.evolution.problem import Plan
 from tokenfield.evolution.step import Walker
+from tokenfield.evolution.task import Task
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.mergers import Mergers
-from tokenfield.normalization import Rescaled
-from tokenfield.parameters import scheduled
+from tokenfield.progress import Progress
 from tokenfield.status import Status
-from tokenfield.summation import AbstractSummation, Dense
 
 PAIRWISE = 256
 """Tokens up to which every pair is looked at to see who has met, and the time is located inside the step; beyond, only those
@@ -47,37 +48,36 @@ SMALLEST = 32
 """Below so many tokens a smaller program saves nothing."""
 
 
-class Merging(Particles):
+def run(task: Task) -> Outcome:
+    """Phase after phase between mergers, until the end or whatever ends the run."""
+    refuse_flow(task.flow)
+    return Phases(task).run()
+
+
+class Merging(AbstractModified):
     """The particle equation of weighted tokens, some of which are only padding, watched for tokens that meet."""
 
-    flow: Flow
-    start: Tokens
-    summation: AbstractSummation
-    basis: Float[Array, "r d"] | None
+    inner: Particles  # pyright: ignore[reportIncompatibleVariableOverride]
     live: Bool[Array, " n"]
     radius: Float[Array, ""]
-    patience: Array
+    patience: Int[Array, ""]
     """How many tokens must have met before it is worth to merge them."""
 
-    merges: ClassVar[bool] = True
-
     def rate(self, t: Any, y: Any, memory: Any) -> Any:
-        return jnp.where(self.live[:, None], super().rate(t, y, memory), 0.0)
+        return jnp.where(self.live[:, None], self.inner.rate(t, y, memory), 0.0)
 
     def measure(self, y: State) -> Tokens:
-        return super().measure(jnp.where(self.live[:, None], y, y[0]))
+        return self.inner.measure(jnp.where(self.live[:, None], y, y[0]))
 
     @property
-    def locates(self) -> bool:
-        return len(self.live) <= PAIRWISE
+    def may_stop(self) -> str | None:
+        return "inside" if len(self.live) <= PAIRWISE else "after"
 
-    def meets(self, y: State) -> Bool[Array, ""]:
-        x = self._places(y)
+    def stop(self, y: State) -> Int[Array, ""]:
+        """MEETING where enough tokens have met that are to become one."""
+        x = check.on_device(unit(y)) if self.flow.normalization.confines else y
         close = _closest(x, self.live) if len(x) <= PAIRWISE else _in_one_cell(x, self.live, self.radius)
-        return jnp.sum(close < self.radius) >= self.patience
-
-    def _places(self, y: State) -> Float[Array, "n d"]:
-        return unit(y) if self.flow.normalization.confines else y
+        return jnp.where(jnp.sum(close < self.radius) >= self.patience, Status.MEETING, Status.RUNNING)
 
 
 def _closest(x: Float[Array, "n d"], live: Bool[Array, " n"]) -> Float[Array, " n"]:
@@ -160,52 +160,50 @@ def joined(x: np.ndarray, w: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray
     return mean.astype(x.dtype), mass.astype(w.dtype)
 
 
-@dataclasses.dataclass
-class Coalescing:
+class Phases:
     """A run with mergers: phases between them, one problem each."""
 
-    flow: Flow
-    start: Tokens
-    plan: Plan
-    clock: Clock
-    radius: float
-    summation: Any
-    max_steps: int
-
-    def __post_init__(self):
-        refuse_flow(self.flow)
+    def __init__(self, task: Task):
+        self.task, self.flow, self.start, self.timeless = task, task.flow, task.start, task.flow.timeless
+        ends = np.array([float(task.plan.t0), float(task.plan.t1)])
+        self.clock = Clock(task.clock, task.flow, ends, np.asarray(task.saves), np.asarray(task.start.x))
         self.ledger = Ledger(self.start.n)
         self.times: list[np.ndarray] = []
         self.rescaled: list[np.ndarray] = []
         self.states: list[np.ndarray] = []
         self.steps = self.accepted = self.saved = 0
-        self.told = ""
-        self.timeless = not scheduled(self.flow) and self.flow.normalization.timeless
+        self.description = ""
 
-    def run(self, progress: bool | None, watch: Callable | None) -> Status:
-        """Phase after phase, until the end or whatever ends the run."""
-        dt, found = 0.0, self.radius
+    def run(self) -> Outcome:
+        """All phases."""
+        radius, dt, found = self.radius, 0.0, self.radius
         x, w, capacity = np.asarray(self.start.x), np.asarray(self.start.w), self.start.n
-        x, w = self._meet(x, w, np.zeros_like(x), 1e-12)  # who begins in one place
-        with ctrl_c() as interrupted, Progress(progress, "evolving") as bar:
+        x, w = self._merge(x, w, np.zeros_like(x), 1e-12)  # who begins in one place
+        with ctrl_c() as interrupted, Progress(self.task.progress, "evolving") as bar:
             while True:
                 capacity, before = fewer(capacity, len(w)), len(w)
                 motion = self._motion(x, w, capacity, found)
-                problem = self._problem(motion, dt)
-                report, see = self._reporter(bar, before), None if watch is None else self._seer(watch)
-                walker, states = pursue(problem, self.max_steps - self.steps, interrupted, report, see)
-                status, dt = Status(int(walker.status)), float(walker.tnext) - float(walker.t)
+                company = Company(
+                    self.task.max_steps - self.steps, interrupted, self._reporter(bar, before), self._watcher()
+                )
+                phase = walk(self._plan(motion, dt), motion, self._saves(motion), company)
+                walker, dt = phase.walker, float(phase.walker.tnext) - float(phase.walker.t)
                 y, v = (np.asarray(part)[:before] for part in _here(motion, walker.t, walker.y))
-                self._collect(motion, walker, states)
-                if status is Status.MEETING:
-                    x, w = self._meet(y, w, v, self.radius)
-                    found = self.radius if len(w) < before else 0.5 * found  # some came close without approaching
-                elif status in (Status.STALLED, Status.BLOW_UP) and self.timeless and int(walker.accepted) > 1:
+                self._collect(phase)
+                if phase.status is Status.MEETING:
+                    x, w = self._merge(y, w, v, radius)
+                    found = radius if len(w) < before else 0.5 * found  # some came close without approaching
+                elif phase.status in (Status.STALLED, Status.BLOW_UP) and self.timeless and int(walker.accepted) > 1:
                     x = y  # the clock, not the motion, has no finer step: count anew
                 else:
-                    return self._finish(status, y)
+                    return self._outcome(phase.status, y)
 
-    def _meet(self, x: np.ndarray, w: np.ndarray, v: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
+    @property
+    def radius(self) -> float:
+        assert self.task.radius is not None
+        return self.task.radius
+
+    def _merge(self, x: np.ndarray, w: np.ndarray, v: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
         """Merge who has met."""
         groups = groups_of(x, v, w, radius)
         if groups.max() + 1 == len(w):
@@ -219,35 +217,49 @@ class Coalescing:
     def _motion(self, x: np.ndarray, w: np.ndarray, capacity: int, radius: float) -> Merging:
         """The tokens that live, filled up to the capacity with weightless copies of the first."""
         extra = capacity - len(w)
-        places = jnp.asarray(np.concatenate([x, np.broadcast_to(x[:1], (extra, x.shape[1]))]))
-        mass = jnp.asarray(np.concatenate([w, np.zeros(extra, w.dtype)]))
+        places = check.on_device(np.concatenate([x, np.broadcast_to(x[:1], (extra, x.shape[1]))]))
+        mass = check.on_device(np.concatenate([w, np.zeros(extra, w.dtype)]))
         start = eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (places, mass))
-        sums = self.flow.sums(start, None, self.summation, 0.1 * float(self.plan.rtol))
-        self.told = self.told or sums.told
-        if isinstance(sums, Dense) and leaves_itself_out(self.flow):
-            sums = dataclasses.replace(sums, apart=True)
-        live, patience = jnp.arange(capacity) < len(w), max(1, len(w) // 64)
-        return Merging(self.flow, start, sums, None, live, jnp.asarray(radius, places.dtype), jnp.asarray(patience))
+        sums = self.flow.summation(start, None, self.task.summation, self.task.tolerance)
+        self.description = self.description or sums.name
+        if self.flow.own_term_is_radial:
+            sums = sums.without_own_term()
+        live, patience = (
+            check.on_device(np.arange(capacity) < len(w)),
+            check.on_device(np.asarray(max(1, len(w) // 64))),
+        )
+        parts = Particles(self.flow, start, sums), live, check.on_device(np.asarray(radius, x.dtype)), patience
+        return Merging(*parts)
 
-    def _problem(self, motion: Merging, dt: float) -> Any:
-        """The phase from now on, counted from its beginning where the flow allows. The list of save times keeps its
-        length, so that the program is the same."""
-        base = 0.0 if self.timeless else self.clock.t
-        end, saves = self.clock.ahead()
-        ts = np.full(len(saves), np.inf)
-        ts[: len(saves) - self.saved] = np.maximum(saves[self.saved :], 0.0)
-        dtype = motion.first.dtype
-        times = tuple(jnp.asarray(part, dtype) for part in (base, base + end, base + ts))
-        problem = eqx.tree_at(lambda p: (p.t0, p.t1, p.ts), self.plan, times).problem(motion)
-        return dataclasses.replace(problem, origin=jnp.asarray(self.clock.t - base, dtype), dt0=jnp.asarray(dt, dtype))
+    @property
+    def _base(self) -> float:
+        """When a phase begins in its own time: at 0 where the flow allows, since 10²⁰ + 1 is 10²⁰."""
+        return 0.0 if self.timeless else self.clock.t
 
-    def _collect(self, motion: Merging, walker: Walker, states: Any) -> None:
+    def _plan(self, motion: AbstractMotion, dt: float) -> Plan:
+        """The phase from now on, counted from its beginning where the flow allows."""
+        number = lambda value: check.on_device(np.asarray(value, self.start.dtype))
+        end, _ = self.clock.ahead()
+        return dataclasses.replace(
+            self.task.plan,
+            t0=number(self._base),
+            t1=number(self._base + end),
+            elapsed=number(self.clock.t - self._base),
+            dt0=number(dt),
+        )
+
+    def _saves(self, motion: AbstractMotion) -> np.ndarray:
+        """The save times ahead, in the phase's own time."""
+        _, saves = self.clock.ahead()
+        return (self._base + np.maximum(saves[self.saved :], 0.0)).astype(self.start.dtype)
+
+    def _collect(self, phase: Walked) -> None:
         """Saved states of this phase, for all original tokens; and the clock goes on."""
+        walker, count = phase.walker, len(phase.times)
         self.steps, self.accepted = self.steps + int(walker.steps), self.accepted + int(walker.accepted)
-        count = int(walker.saved)
         if count:
             later = np.maximum(self.clock.ahead()[1][self.saved : self.saved + count], 0.0)
-            self._keep(later, np.asarray(_places(motion, states))[:count])
+            self._keep(later, np.asarray(phase.states.x))
         self.saved += count
         self.clock.advance(self._later(walker))
 
@@ -259,42 +271,47 @@ class Coalescing:
 
     def _later(self, walker: Walker) -> float:
         """How far a walker is from where its phase began."""
-        return float(walker.t) - (0.0 if self.timeless else self.clock.t)
+        return float(walker.t) - self._base
 
-    def _finish(self, status: Status, y: np.ndarray) -> Status:
-        """A run that ended between two save times adds the state that it reached."""
+    def _outcome(self, status: Status, y: np.ndarray) -> Outcome:
+        """All original tokens at all saved times. A run that ended between two of them adds the state that it reached."""
         if status is not Status.COMPLETED and (not self.times or self.times[-1][-1] < self.clock.t):
             self._keep(np.zeros(1), y[None])
-        return status
+        x = np.concatenate(self.states)
+        w = np.broadcast_to(np.asarray(self.start.w), x.shape[:2])
+        return Outcome(
+            times=np.concatenate(self.times),
+            states=eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (check.on_device(x), jnp.asarray(w))),
+            reached=self.clock.t,
+            code=int(status),
+            steps=self.steps,
+            accepted=self.accepted,
+            summation=self.description,
+            mergers=self.ledger.mergers(),
+            rescaled=None if self.clock.coupling is None else np.concatenate(self.rescaled),
+        )
 
-    def _reporter(self, bar: Progress, groups: int) -> Callable:
+    def _reporter(self, bar: Progress, groups: int) -> Callable[[Walker], None]:
         def report(walker: Walker) -> None:
             later, steps = self._later(walker), self.steps + int(walker.steps)
             bar.update(self.clock.share(later), f"t = {self.clock.t + later:.4g}, {groups} groups, {steps} steps")
 
         return report
 
-    def _seer(self, watch: Callable) -> Callable:
-        place, base = self.ledger.place, self.clock.t if self.timeless else 0.0
-        every = lambda mu: eqx.tree_at(lambda nu: (nu.x, nu.w), mu, (mu.x[place], self.start.w))
-        return lambda t, mu: watch(base + t, every(mu))
-
-    def tokens(self) -> Tokens:
-        """All original tokens at all saved times."""
-        x = jnp.asarray(np.concatenate(self.states))
-        w = jnp.broadcast_to(self.start.w, x.shape[:2])
-        return eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (x, w))
+    def _watcher(self) -> Callable[[float, Any], None] | None:
+        watch, place, shift = self.task.watch, self.ledger.place, self.clock.t - self._base
+        if watch is None:
+            return None
+        every = lambda mu: eqx.tree_at(
+            lambda nu: (nu.x, nu.w), mu, (check.on_device(np.asarray(mu.x)[place]), self.start.w)
+        )
+        return lambda t, mu: watch(shift + t, every(mu))
 
 
-@eqx.filter_jit
+@compiled
 def _here(motion: Merging, t: Array, y: State) -> tuple[State, State]:
     """Where tokens are, and how they move."""
     return motion.measure(y).x, motion.rate(t, y, None)
-
-
-@eqx.filter_jit
-def _places(motion: Merging, states: Float[Array, "T n d"]) -> Float[Array, "T n d"]:
-    return jax.vmap(motion.measure)(states).x
 
 
 def fewer(capacity: int, count: int) -> int:
@@ -305,30 +322,19 @@ def fewer(capacity: int, count: int) -> int:
     return max(SMALLEST // 2, 1 << math.ceil(math.log2(count)))
 
 
-def leaves_itself_out(flow: Flow) -> bool:
-    """Whether a token's own term is radial and does not move it."""
-    heads = flow.attention.heads if isinstance(flow.attention, MultiHead) else (flow.attention,)
-    known = all(isinstance(head, Softmax | Unnormalized | L2 | MeanShift | Sinkhorn) for head in heads)
-    return known and flow.attention.isotropic and flow.normalization.tangential and flow.mlp is None
-
-
 def refuse_flow(flow: Flow) -> None:
     """Tokens that have met must stay together, and be told apart by nothing but their place."""
-    if not flow.normalization.confines and not isinstance(flow.normalization, Rescaled):
+    if not flow.normalization.keeps_together:
         raise InputError(
             f"Coalescing is for tokens on the sphere (PostLN, NGPT, SqrtScaling) and for Rescaled coordinates, where tokens "
             f"that meet stay together; under {type(flow.normalization).__name__} they may part again. Leave `coalesce` out."
         )
-    parts = {
-        "kappa": "noise pushes tokens apart again",
-        "reweighting": "reweighting gives every token a weight of its own",
-    }
-    for name, why in parts.items():
-        if getattr(flow, name) is not None:
-            raise InputError(f"Tokens cannot coalesce here: {why}. Leave `coalesce` out.")
-    heads = flow.attention.heads if isinstance(flow.attention, MultiHead) else (flow.attention,)
-    if any(isinstance(head, Causal | Krause) for head in heads):
+    if flow.reweighting is not None:
         raise InputError(
-            "Tokens cannot coalesce under Causal or Krause attention, which tells them apart by more than their place. "
-            "Leave `coalesce` out."
+            "Tokens cannot coalesce here: reweighting gives every token a weight of its own. Leave `coalesce` out."
+        )
+    if not flow.attention.mean_field:
+        raise InputError(
+            f"Tokens cannot coalesce under {type(flow.attention).__name__} attention, which tells them apart by more than their "
+            "place (an attention of your own that does not says so: mean_field = True). Leave `coalesce` out."
         )

@@ -1,37 +1,45 @@
 """Tokens: the particle equation."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool
 
-from tokenfield.evolution.motion import AbstractMotion, State
+from tokenfield._types import Self
+from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.parameters import at_time
-from tokenfield.summation import AbstractSummation, Span
+from tokenfield.summation import AbstractSummation
 
 
-class Particles(AbstractMotion):
+class Particles(AbstractMotion, MotionKind):
     """ẋ_i = v_μ(x_i), μ = Σ w_i δ_{x_i}. A row is a token x, and where weights evolve its log(n w) as one more number."""
 
     flow: Flow
     start: Tokens
-    summation: AbstractSummation
-    basis: Float[Array, "r d"] | None
-    """An orthonormal basis of the tokens' span, where `start` and rows are coordinates in it."""
+    over_tokens: AbstractSummation
 
-    @staticmethod
-    def begin(flow: Flow, start: Tokens, summation: AbstractSummation, seed: Any) -> "Particles":
-        if not isinstance(summation, Span):
-            return Particles(flow, start, summation, None)
-        y, basis = Span.coordinates(start.x)
-        return Particles(flow, start.at(y), summation, basis)
+    options: ClassVar[frozenset[str]] = frozenset({"summation", "devices", "coalesce"})
+    name: ClassVar[str] = "Tokens without noise are"
+
+    @classmethod
+    def settle(cls, flow: Flow, mu: Tokens) -> Tokens:
+        return flow.settle(mu)
+
+    @classmethod
+    def pose(cls, flow: Flow, start: Tokens, summation: AbstractSummation | None, seed: Any) -> Self:
+        assert summation is not None
+        return cls(flow, start, summation)
+
+    @classmethod
+    def summation(cls, flow: Flow, start: Tokens, asked: Any, tolerance: Any) -> AbstractSummation:
+        return flow.summation(start, None, asked, tolerance)
 
     @property
-    def sums(self) -> str:
-        return self.summation.told
+    def sums(self) -> AbstractSummation:
+        return self.over_tokens
 
     @property
     def first(self) -> State:
@@ -42,26 +50,25 @@ class Particles(AbstractMotion):
     def tokens(self, y: State) -> Tokens:
         """The measure of a state, as it is."""
         if self.flow.reweighting is None:
-            return self.start.at(y)
+            return self.start.with_points(y)
         w = jnp.exp(y[:, -1] - jnp.max(y[:, -1]))
         return eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (y[:, :-1], w / jnp.sum(w)))
 
     def measure(self, y: State) -> Tokens:
         """The measure of a state, as the flow returns it (on the sphere, say)."""
-        mu = self.tokens(y)
-        return self.flow.normalization.settle(mu if self.basis is None else mu.at(mu.x @ self.basis))
+        return self.flow.normalization.settle(self.tokens(y))
 
     def rate(self, t: Any, y: Any, memory: Any) -> Any:
         flow = eqx.tree_at(lambda f: f.attention, self.flow, self.flow.attention.recall(memory))
         mu = self.tokens(y)
-        v = flow.velocity(t, mu, None, self.summation)
+        v = flow.velocity(t, mu, None, self.over_tokens)
         if flow.reweighting is None:
             return v
-        return jnp.column_stack([v, flow.growth(t, mu, self.summation)])
+        return jnp.column_stack([v, flow.growth(t, mu, self.over_tokens)])
 
     def remember(self, t: Array, y: State, memory: Any) -> Any:
         flow = at_time(self.flow, t)
         return flow.attention.remember(flow.normalization.reads(self.tokens(y)), memory)
 
-    def healthy(self, memory: Any) -> Any:
+    def healthy(self, memory: Any) -> Bool[Array, ""]:
         return jnp.asarray(self.flow.attention.healthy(memory))

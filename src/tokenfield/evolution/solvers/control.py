@@ -1,53 +1,19 @@
-"""Solvers by name, and a step-size control that sees tokens, not coordinates."""
+"""Step controls: one that sees tokens, not coordinates, and one that never takes a step back."""
 
 from collections.abc import Callable
 from typing import Any
 
 import diffrax as dfx
 import jax.numpy as jnp
-import optimistix as optx
 from jax import lax
 from jaxtyping import Array, Float
 
 from tokenfield._norms import sizes
-from tokenfield.errors import InputError, suggest
-
-LARGEST_JACOBIAN = 8000
-"""Unknowns (n·d) up to which an implicit solver's dense Jacobian is sensible: (8000)² doubles are half a gigabyte."""
 
 
 def tokens_norm(sizes: Float[Array, " n"]) -> Float[Array, ""]:
     """The worst token decides, so that a lonely one is as accurate as the crowd."""
     return jnp.max(sizes)
-
-
-# Kvaerno5 with a full chord iteration: Diffrax's default, which gives up early, rejects half of its steps here.
-SOLVERS: dict[str, Callable[[Any, Any], dfx.AbstractSolver]] = {
-    "tsit5": lambda rtol, atol: dfx.Tsit5(),
-    "dopri5": lambda rtol, atol: dfx.Dopri5(),
-    "dopri8": lambda rtol, atol: dfx.Dopri8(),
-    "kvaerno5": lambda rtol, atol: dfx.Kvaerno5(root_finder=optx.Chord(rtol=rtol / 10, atol=rtol / 10)),
-}
-
-
-def solver_named(name: Any, rtol: Array, atol: Array, unknowns: int) -> dfx.AbstractSolver:
-    """A solver by its name in `SOLVERS`, or any Diffrax solver with an error estimate."""
-    if isinstance(name, str) and name.lower() in SOLVERS:
-        solver = SOLVERS[name.lower()](rtol, atol)
-    elif isinstance(name, dfx.AbstractAdaptiveSolver):
-        solver = name
-    else:
-        raise InputError(f"Unknown solver {name!r}. {suggest(name, SOLVERS)} Any adaptive Diffrax solver works too.")
-    if isinstance(solver, dfx.AbstractImplicitSolver) and unknowns > LARGEST_JACOBIAN:
-        raise InputError(
-            f"The implicit solver {solver_name(solver)} needs a dense Jacobian of n·d = {unknowns} unknowns, too large "
-            f"beyond {LARGEST_JACOBIAN}. Use solver='tsit5': Post-LN flows have no stiff radial mode here."
-        )
-    return solver
-
-
-def solver_name(solver: dfx.AbstractSolver) -> str:
-    return type(solver).__name__.lower()
 
 
 class PerToken(dfx.AbstractAdaptiveStepSizeController):
@@ -106,3 +72,52 @@ def control_with_jumps(rtol: Array, atol: Array, jumps: list[Array]) -> dfx.Abst
     if not jumps:
         return control
     return dfx.ClipStepSizeController(control, jump_ts=jnp.sort(jnp.concatenate([jnp.atleast_1d(j) for j in jumps])))
+
+
+class Pace(dfx.AbstractStepSizeController):
+    """Steps of a noisy run: of a given length, or such that the drift's local error stays near `rtol`. Steps are never
+    taken back, so that noise and step size stay independent, and they end on the save times."""
+
+    rtol: Any
+    step: Any
+    longest: Any
+    ts: Float[Array, " T"]
+    t1: Any
+
+    def wrap(self, direction: Any) -> "Pace":
+        return self
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any) -> Any:
+        if self.step is not None:
+            return self._end(t0, self.step), self.step
+        speed, size = jnp.max(sizes(func(terms, t0, y0, args))), jnp.max(sizes(y0))
+        h = jnp.minimum(0.01 * jnp.maximum(size, 1e-3) / jnp.maximum(speed, 1e-300), 0.01 * (t1 - t0))
+        h = jnp.minimum(h, self.longest)
+        return self._end(t0, h), h
+
+    def _end(self, t: Any, h: Any) -> Any:
+        """The end of a step from t: never beyond the next save time or the end, and no sliver before it."""
+        target = jnp.minimum(jnp.min(jnp.where(self.ts > t, self.ts, jnp.inf)), self.t1)
+        return jnp.where(t + 1.001 * h >= target, target, t + h)
+
+    def adapt_step_size(
+        self,
+        t0: Any,
+        t1: Any,
+        y0: Any,
+        y1_candidate: Any,
+        args: Any,
+        y_error: Any,
+        error_order: Any,
+        controller_state: Any,
+    ) -> Any:
+        usable = jnp.all(jnp.isfinite(y1_candidate))
+        h = self.step if self.step is not None else self._next(t1 - t0, y0, y_error, controller_state)
+        result = dfx.RESULTS.where(usable, dfx.RESULTS.successful, dfx.RESULTS.dt_min_reached)
+        return usable, t1, self._end(t1, h), jnp.asarray(False), h, result
+
+    def _next(self, taken: Any, y0: Any, error: Any, h: Any) -> Array:
+        """From the drift's local error, of order h²; a step cut short by a save time says little about longer ones."""
+        worst = jnp.max(sizes(error) / (1e-3 + sizes(y0)))
+        best = 0.9 * taken * jnp.sqrt(self.rtol / jnp.maximum(worst, 1e-300))
+        return jnp.minimum(jnp.clip(best, 0.2 * h, 2.0 * h), self.longest)

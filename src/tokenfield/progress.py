@@ -13,7 +13,7 @@ class Progress:
     def __init__(self, show: bool | None, title: str):
         self.show = sys.stderr.isatty() if show is None else show
         self.title, self.bar, self.task, self.began = title, None, None, time.monotonic()
-        self.told = 0.0
+        self.shown = 0.0
 
     def __enter__(self) -> "Progress":
         return self
@@ -22,8 +22,8 @@ class Progress:
         if not self.show or time.monotonic() - self.began < PATIENCE:
             return
         if not sys.stderr.isatty():  # asked for, but nowhere to draw: a line every tenth
-            if fraction >= self.told + 0.1:
-                self.told = fraction
+            if fraction >= self.shown + 0.1:
+                self.shown = fraction
                 print(f"{self.title} {fraction:4.0%}  {note}", file=sys.stderr, flush=True)
             return
         if self.bar is None:

@@ -1,0 +1,59 @@
+"""What front doors accept.
+
+To type checkers these are unions of what may be given; at run time they are `Any`, since the front doors themselves refuse
+what does not fit, in sentences that say what was expected. The second part of an annotation tells specs how to read a field.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from typing import Self as Self
+
+    import numpy as np
+    from jax import Array
+
+    from tokenfield.attention import AbstractAttention
+    from tokenfield.parameters import PerLayer, Schedule
+
+    Number: TypeAlias = "float | np.number | np.ndarray | Array"
+    Numbers: TypeAlias = "Number | Sequence[float] | Sequence[Number] | Sequence[Sequence[float]]"
+    Changing: TypeAlias = "Callable[[Array], Array] | PerLayer | Schedule"
+    ScalarLike: TypeAlias = "Number | Sequence[float] | Changing | None"
+    VectorLike: TypeAlias = "Numbers | Changing | None"
+    MatrixLike: TypeAlias = "Numbers | Sequence[Sequence[Sequence[float]]] | Changing | None"
+    WholeLike: TypeAlias = "int | np.integer | None"
+    CountLike: TypeAlias = int
+    AttentionLike: TypeAlias = AbstractAttention
+    AttentionsLike: TypeAlias = Sequence[AbstractAttention]
+    AnyArray: TypeAlias = "Array | Any"
+    """An array of JAX's, or, where values are known and computed on the host, one of numpy's."""
+else:
+    from jax import Array
+    from numpy import ndarray
+
+    AnyArray = Array | ndarray
+    Self = Any  # which the tests' checker knows only where it decorates whole classes
+    Number = Numbers = ScalarLike = VectorLike = MatrixLike = WholeLike = CountLike = AttentionLike = AttentionsLike = (
+        Any
+    )
+
+F = TypeVar("F")
+
+
+def no_type_check(function: F) -> F:
+    """Marks a front door: it refuses what does not fit in its own words, so that the tests' checker of annotations, which looks
+    for a decorator of this name, leaves its arguments alone. Unlike typing's, it hides nothing from type checkers."""
+    return function
+
+
+Scalar = Annotated[ScalarLike, "scalar"]
+"""One number; where it may change with depth, a function of t or one number per layer."""
+Vector = Annotated[VectorLike, "vector"]
+Matrix = Annotated[MatrixLike, "matrix"]
+"""A matrix, or a number c for c·I; a function of t, or one matrix per layer."""
+Whole = Annotated[WholeLike, "whole"]
+Count = Annotated[CountLike, "whole"]
+"""A whole number that must be given."""
+Attention = Annotated[AttentionLike, "attention"]
+Attentions = Annotated[AttentionsLike, "attentions"]

@@ -1,0 +1,76 @@
+"""Walking in pieces: between two of them Python shows progress, hands over states, and stops on Ctrl-C."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tokenfield.status import Status
+
+PIECE_SECONDS = 0.2
+"""A piece of a walk is as many steps as take about this long."""
+
+MOST_PAGES = 128
+
+
+def pages(shape: tuple[int, ...], dtype: Any, memory: float) -> int:
+    """How many saved states an album holds before it is emptied: the shape of a state alone decides, so that the number of
+    save times is not part of a compiled program."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return int(np.clip(memory // size, 1, MOST_PAGES))
+
+
+def ahead(saves: np.ndarray, first: int, count: int) -> np.ndarray:
+    """The save times of an album of `count` pages, beginning with number `first`, and the one after them; infinite where there
+    are none."""
+    times = np.full(count + 1, np.inf, saves.dtype)
+    left = saves[first : first + count + 1]
+    times[: len(left)] = left
+    return times
+
+
+class Stride:
+    """How many steps make a piece of about PIECE_SECONDS, learnt from the last one: `with stride: walk(stride.piece)`. A
+    piece that ended before its time says how many steps it `did`."""
+
+    def __init__(self) -> None:
+        self.piece, self.did, self.took, self.began = 4, 4, 0.0, 0.0
+
+    def __enter__(self) -> "Stride":
+        self.did, self.began = self.piece, time.perf_counter()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.took = time.perf_counter() - self.began
+        self.piece = max(1, int(max(self.did, 1) * min(4.0, max(0.25, PIECE_SECONDS / self.took))))
+
+
+def ending(code: int, worn_out: bool) -> Status:
+    """How a walk ended that is over: one that would still run has used up its steps, or was interrupted."""
+    status = Status(code)
+    if status is not Status.RUNNING:
+        return status
+    return Status.MAX_STEPS if worn_out else Status.INTERRUPTED
+
+
+@contextmanager
+def ctrl_c() -> Iterator[Callable[[], bool]]:
+    """While the walk goes on, the first Ctrl-C asks it to stop at the next piece; the second one is obeyed at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def ask(signum: int, frame: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

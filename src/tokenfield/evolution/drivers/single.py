@@ -1,0 +1,228 @@
+"""One run, a few steps at a time.
+
+Diffrax supplies the Runge–Kutta steps, their interpolants and the PID control; this loop strings them together so that
+between two pieces Python can show progress, hand over states, and stop on Ctrl-C with everything that was computed.
+It has no host callbacks, so that JAX can keep the compiled program in its persistent cache (a whole `diffeqsolve`
+cannot be kept there). `traced.py` runs the same problem as one Diffrax solve, for gradients and batches.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array
+
+from tokenfield._compile import compiled
+from tokenfield._types import AnyArray
+from tokenfield.evolution.accuracy import reached_accuracy
+from tokenfield.evolution.drivers.pieces import Stride, ahead, ctrl_c, ending, pages
+from tokenfield.evolution.motions.base import AbstractMotion, State, size_of
+from tokenfield.evolution.outcome import Outcome
+from tokenfield.evolution.problem import Plan, Problem, explodes
+from tokenfield.evolution.step import (
+    Walker,
+    arrive,
+    attempt,
+    due,
+    has_room,
+    locate,
+    overfull,
+    place_of_stop,
+    snapshot,
+    start,
+)
+from tokenfield.evolution.task import Task
+from tokenfield.measures import AbstractMeasure
+from tokenfield.progress import Progress
+from tokenfield.status import Status
+
+ALBUM = 32e6
+"""Bytes of saved states that are kept on the device before they are handed to the host."""
+
+
+def run(task: Task) -> Outcome:
+    """Walk to the end. A density that its modes no longer resolve goes on with more, from where it stands."""
+    t0, t1 = float(task.plan.t0), float(task.plan.t1)
+    motion, plan, saves = task.motion(), task.plan, np.asarray(task.saves)
+    parts: list[Walked] = []
+    with ctrl_c() as interrupted, Progress(task.progress, "evolving") as bar:
+        report = lambda walker: bar.update(
+            (float(walker.t) - t0) / (t1 - t0), f"t = {float(walker.t):.4g}, {int(walker.steps)} steps"
+        )
+        while True:
+            left = task.max_steps - sum(part.steps for part in parts)
+            part = walk(plan, motion, saves, Company(left, interrupted, report, task.watch))
+            parts.append(part)
+            finer = motion.finer(part.walker.y) if part.status is Status.UNRESOLVED and task.refine else None
+            if finer is None or part.steps >= left or not part.reached < t1:
+                break
+            motion, plan = finer, dataclasses.replace(plan, t0=jnp.asarray(part.walker.t))
+            saves = saves[len(part.times) :]
+    times, states = part.with_end(motion)
+    parts[-1] = part._replace(times=times, states=states)
+    kept = [part for part in parts if len(part.times)]
+    times, states = (
+        np.concatenate([part.times for part in kept]),
+        kept[-1].states.joined([part.states for part in kept]),
+    )
+    return Outcome(
+        times=times,
+        states=states,
+        reached=part.walker.t,
+        code=int(part.status),
+        steps=sum(part.steps for part in parts),
+        accepted=sum(int(part.walker.accepted) for part in parts),
+        summation=motion.description,
+        accuracy=reached_accuracy(motion, states.take(len(times) - 1), times[-1]),
+    )
+
+
+class Company(NamedTuple):
+    """Who goes along on a walk: the limit of its steps, whether someone has asked to stop, a progress bar, a watcher."""
+
+    max_steps: int
+    interrupted: Callable[[], bool]
+    report: Callable[[Walker], None]
+    watch: Callable[[float, Any], None] | None = None
+
+
+class Walked(NamedTuple):
+    """A walk that is over: where it stands and why, and what was saved on the way."""
+
+    walker: Walker
+    status: Status
+    times: np.ndarray
+    states: Any
+
+    @property
+    def steps(self) -> int:
+        return int(self.walker.steps)
+
+    @property
+    def reached(self) -> float:
+        return float(self.walker.t)
+
+    def with_end(self, motion: AbstractMotion) -> tuple[np.ndarray, Any]:
+        """Times and states; a walk that ended between two save times adds the state that it reached."""
+        if self.status is Status.COMPLETED or (len(self.times) and self.times[-1] >= self.reached):
+            return self.times, self.states
+        last = jax.tree.map(lambda leaf: np.asarray(leaf)[None], _measure(motion, self.walker.y))
+        times = np.append(self.times, np.asarray(self.walker.t))
+        return times, last if self.states is None else last.joined([self.states, last])
+
+
+def walk(plan: Plan, motion: AbstractMotion, saves: np.ndarray, company: Company) -> Walked:
+    """Walk to the end in pieces, whatever the end may be. States saved on the way are collected album by album."""
+    album = Album(motion, saves)
+    fresh, (walker, states) = True, _nowhere((plan, motion, album.ts))
+    steps, stride = 0, Stride()
+    while fresh or not (int(walker.status) != Status.RUNNING or steps >= company.max_steps or company.interrupted()):
+        with stride:
+            limit = min(steps + stride.piece, company.max_steps)
+            fixed = plan, motion, album.ts, {"fresh": np.asarray(fresh), "limit": np.asarray(limit)}
+            walker, states = jax.block_until_ready(_advance(fixed, walker, states))
+            stride.did = int(walker.steps) - steps
+        fresh, steps = False, int(walker.steps)
+        walker = album.look(walker, states, company.watch)
+        company.report(walker)
+    album.close(walker, states)
+    status = ending(int(walker.status), steps >= company.max_steps)
+    if status is Status.STALLED and explodes(motion, walker.t - plan.t0, walker.t, walker.y, walker.memory):
+        status = Status.BLOW_UP
+    return Walked(walker, status, saves[: album.kept], album.states())
+
+
+class Album:
+    """Saved states on their way from the device to the host."""
+
+    def __init__(self, motion: AbstractMotion, saves: np.ndarray):
+        self.saves, self.pages = saves, pages(*size_of(motion), ALBUM)
+        self.kept = self.seen = 0
+        self.parts: list[Any] = []
+
+    @property
+    def ts(self) -> np.ndarray:
+        """The save times of the pages that are empty, and the next."""
+        return ahead(self.saves, self.kept, self.pages)
+
+    def look(self, walker: Walker, states: Any, watch: Callable[[float, Any], None] | None) -> Walker:
+        """Hand newly saved states to the watcher; empty an album that is full."""
+        count = int(walker.saved)
+        if watch is not None:
+            for i in range(self.seen, count):
+                watch(float(self.saves[self.kept + i]), states.take(i))
+        self.seen = count
+        if count < self.pages:
+            return walker
+        self.close(walker, states)
+        return eqx.tree_at(lambda w: w.saved, walker, np.zeros_like(walker.saved))
+
+    def close(self, walker: Walker, states: Any) -> None:
+        """Keep what is in the album."""
+        count = int(walker.saved)
+        if count:
+            self.parts.append(jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:count]), states))
+            self.kept, self.seen = self.kept + count, 0
+
+    def states(self) -> AbstractMeasure | None:
+        """All states that were saved, as one measure along time."""
+        return self.parts[0].joined(self.parts) if self.parts else None
+
+
+# The compiled program. What is fixed comes first; the memory of the rest is given to the results.
+
+
+@compiled
+def _begin(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Any]:
+    """The beginning of a walk: a walker, and an album with the start, if it is to be saved."""
+    plan, motion, ts = fixed
+    saved = lambda leaf: jnp.where((ts[:-1] <= plan.t0).reshape(-1, *(1,) * leaf.ndim), leaf, jnp.zeros_like(leaf))
+    return start(plan.problem(motion, ts)), jax.tree.map(saved, motion.measure(motion.first))
+
+
+def _nowhere(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Any]:
+    """What has the shapes of a beginning: a walk that has not begun is one with other numbers, not another program."""
+    shapes = eqx.filter_eval_shape(_begin, fixed)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+@compiled(donate="all-except-first")
+def _advance(
+    fixed: tuple[Plan, AbstractMotion, AnyArray, dict[str, AnyArray]], walker: Walker, album: Any
+) -> tuple[Walker, Any]:
+    """Steps until the end, the step limit, a full album, the stop condition, or failure; from the beginning, if fresh."""
+    plan, motion, ts, now = fixed
+    walk = lax.cond(now["fresh"], lambda: _begin((plan, motion, ts)), lambda: (walker, album))
+    p = plan.problem(motion, ts)
+
+    def goes_on(walk: tuple[Walker, Any]) -> Array:
+        walker, _ = walk
+        return (walker.status == Status.RUNNING) & (walker.steps < now["limit"]) & has_room(ts, walker.saved)
+
+    return lax.while_loop(goes_on, lambda walk: _step(p, *walk), walk)
+
+
+def _step(p: Problem, now: Walker, album: Any) -> tuple[Walker, Any]:
+    step = attempt(p, now)
+    if p.may_stop == "inside":
+        found = lax.cond(step.stopped, lambda: locate(p, now, step), lambda: place_of_stop(step))
+        step = eqx.tree_at(place_of_stop, step, found)
+
+    def save(pages: tuple[Array, Any]) -> tuple[Array, Any]:
+        saved, album = pages
+        write = lambda page, leaf: page.at[saved].set(leaf)
+        return saved + 1, jax.tree.map(write, album, p.motion.measure(snapshot(p, now, step, saved)))
+
+    saved, album = lax.while_loop(lambda pages: due(p, step, pages[0]), save, (now.saved, album))
+    again = lambda: eqx.tree_at(lambda w: w.saved, now, saved)
+    return lax.cond(overfull(p, step, saved), again, lambda: arrive(p, now, step, saved)), album
+
+
+@compiled
+def _measure(motion: AbstractMotion, y: State) -> AbstractMeasure:
+    return motion.measure(y)

@@ -1,0 +1,72 @@
+"""The same problem as one Diffrax solve, for use under jit, grad and vmap."""
+
+from typing import Any
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from tokenfield._compile import compiled
+from tokenfield.evolution.outcome import Outcome
+from tokenfield.evolution.problem import Problem, explodes
+from tokenfield.evolution.task import Task
+from tokenfield.status import Status
+
+ADJOINTS = {"reverse": dfx.RecursiveCheckpointAdjoint, "forward": dfx.ForwardMode}
+
+
+def run(task: Task) -> Outcome:
+    """All save times at once. A run that ends early holds its last state from there on, so that no NaN leaves."""
+    motion = task.motion()
+    problem = task.plan.problem(motion, jnp.asarray(task.saves))
+    times, states, *rest = _solve(problem, task.max_steps, task.adjoint)
+    return Outcome(times, jax.vmap(motion.measure)(states), *rest, summation=motion.description)
+
+
+@compiled
+def _solve(p: Problem, max_steps: int, adjoint: str) -> tuple[Array, ...]:
+    """Times, states, the time reached, the status, steps and accepted steps."""
+    t1, y0 = p.plan.t1, p.motion.first
+    t0 = eqx.error_if(p.plan.t0, ~(p.plan.t0 < t1), "Time must run forward, from a start to a later end.")
+    read = lambda t, y, args: (t, y)
+    memory = p.motion.remember(t0, y0, None)
+    event = None if p.plan.until is None else dfx.Event(lambda t, y, args, **kwargs: p.met(t, y))
+    solution = dfx.diffeqsolve(
+        p.term,
+        p.solver,
+        t0,
+        t1,
+        None,
+        y0,
+        args=memory,
+        saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=p.ts, fn=read), dfx.SubSaveAt(t1=True, fn=read)]),
+        stepsize_controller=p.control,
+        max_steps=max_steps,
+        adjoint=ADJOINTS[adjoint](),
+        event=event,
+        throw=False,
+    )
+    assert solution.ys is not None
+    (_, states), (last_t, last) = solution.ys
+    t, y = last_t[0], jnp.where(jnp.all(jnp.isfinite(last)), last[0], y0)
+    reached = (p.ts <= t)[:, None, None] & jnp.isfinite(states)
+    return (
+        jnp.minimum(p.ts, t),
+        jnp.where(reached, states, y),
+        t,
+        jnp.where(p.motion.healthy(memory), _status(p, solution.result, t, y, memory), Status.UNSOLVED),
+        solution.stats["num_steps"],
+        solution.stats["num_accepted_steps"],
+    )
+
+
+def _status(p: Problem, result: Any, t: Array, y: Array, memory: Any) -> Array:
+    """How the solve ended, in our words."""
+    early = jnp.where(result == dfx.RESULTS.max_steps_reached, Status.MAX_STEPS, Status.STALLED)
+    blown = explodes(p.motion, t - p.plan.t0, t, y, memory)
+    early = jnp.where((early == Status.STALLED) & blown, Status.BLOW_UP, early)
+    status = jnp.where(t >= p.plan.t1, Status.COMPLETED, early)
+    status = jnp.where(result == dfx.RESULTS.event_occurred, Status.STOPPED, status)
+    return jnp.where((status == Status.COMPLETED) & ~p.motion.resolved(y, p.plan.rtol), Status.UNRESOLVED, status)

@@ -1,0 +1,175 @@
+"""How a measure moves along a flow, as solvers see it. One file per kind of measure."""
+
+import abc
+from typing import Any, ClassVar
+
+import diffrax as dfx
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from tokenfield._types import Self
+from tokenfield.errors import InputError
+from tokenfield.evolution.solvers import SOLVERS, control_with_jumps
+from tokenfield.flow import Flow
+from tokenfield.measures import AbstractMeasure
+from tokenfield.status import Status
+from tokenfield.summation import AbstractSummation
+
+State = Float[Array, "rows k"]
+"""What a solver moves. Each row has its own error control: a token, a mean, a column of a square root, ..."""
+
+Method = tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]
+
+
+class MotionKind(abc.ABC):
+    """What a kind of motion declares before anything moves: how it begins, and what `evolve` may be asked of it."""
+
+    solvers: ClassVar[tuple[str, ...]] = tuple(SOLVERS)
+    """The names of the solvers that suit the equation, the usual one first."""
+    rtol: ClassVar[float] = 1e-6
+    """The relative tolerance when none is given."""
+    options: ClassVar[frozenset[str]] = frozenset()
+    """Which of summation, devices, coalesce, step, seed and refine are used; the others are refused."""
+    name: ClassVar[str] = "This measure is"
+    """The beginning of a sentence about what moves."""
+
+    @classmethod
+    @abc.abstractmethod
+    def settle(cls, flow: Flow, mu: Any) -> Any:
+        """The start as the flow can move it, checked; refuses what flow and measure cannot do together. The arrays of mu may
+        have a leading axis of members."""
+
+    @classmethod
+    @abc.abstractmethod
+    def pose(cls, flow: Flow, start: Any, summation: AbstractSummation | None, seed: Any) -> "AbstractMotion":
+        """The motion from a settled start, unchecked and traceable."""
+
+    @classmethod
+    def summation(cls, flow: Flow, start: Any, asked: Any, tolerance: Any) -> AbstractSummation | None:
+        """How the motion sums over the measure; None where it does not."""
+        return None
+
+
+class AbstractMotion(eqx.Module):
+    """An equation ẏ = rate(t, y) for rows of numbers y, and the measure that such rows stand for."""
+
+    flow: eqx.AbstractVar[Flow]
+
+    @property
+    @abc.abstractmethod
+    def first(self) -> State:
+        """The state at the start."""
+
+    @abc.abstractmethod
+    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+        """ẏ. `memory` is attention's own, where it has one."""
+
+    @abc.abstractmethod
+    def measure(self, y: State) -> AbstractMeasure:
+        """The measure of a state."""
+
+    @property
+    def term(self) -> Any:
+        """The equation as Diffrax's solvers take it."""
+        return dfx.ODETerm(self.rate)
+
+    def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: "Pacing") -> Method:
+        """The solver, which was checked before, and its step control."""
+        named = SOLVERS[solver](rtol) if isinstance(solver, str) else solver
+        return named, control_with_jumps(rtol, atol, [jump.astype(pacing.ts.dtype) for jump in self.flow.jumps()])
+
+    # What is looked at after every step.
+
+    def remember(self, t: Array, y: State, memory: Any) -> Any:
+        """What attention carries to the next step."""
+        return None
+
+    def healthy(self, memory: Any) -> Bool[Array, ""]:
+        """Whether attention's own equations were solved to their tolerance."""
+        return jnp.asarray(True)
+
+    def resolved(self, y: State, rtol: Array) -> Bool[Array, ""]:
+        """Whether the state can still be represented to the accuracy asked for."""
+        return jnp.asarray(True)
+
+    @property
+    def may_stop(self) -> str | None:
+        """Whether the motion itself may ask for a stop: None, "inside" a step, where its time is located, or "after" it."""
+        return None
+
+    def stop(self, y: State) -> Int[Array, ""]:
+        """RUNNING, or why the run is to stop here."""
+        return jnp.asarray(Status.RUNNING)
+
+    def finer(self, y: State) -> Self | None:
+        """The same motion from a state, in a finer representation, where there is one."""
+        return None
+
+    @property
+    def sums(self) -> AbstractSummation | None:
+        """How the motion sums over tokens; None where it does not."""
+        return None
+
+    @property
+    def description(self) -> str:
+        """How integrals against the measure are computed, for the record."""
+        return "" if self.sums is None else self.sums.name
+
+
+class Pacing(eqx.Module):
+    """What step controls may need to know beside tolerances: the save times ahead, the end, and a fixed step, if one is asked
+    for."""
+
+    ts: Float[Array, " T"]
+    t1: Float[Array, ""]
+    step: Float[Array, ""] | None
+
+
+class AbstractModified(AbstractMotion):
+    """A motion that differs from another one in some ways, and is like it in all others."""
+
+    inner: eqx.AbstractVar[AbstractMotion]
+
+    @property
+    def flow(self) -> Flow:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.flow
+
+    @property
+    def first(self) -> State:
+        return self.inner.first
+
+    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+        return self.inner.rate(t, y, memory)
+
+    def measure(self, y: State) -> AbstractMeasure:
+        return self.inner.measure(y)
+
+    def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: Pacing) -> Method:
+        return self.inner.method(solver, rtol, atol, pacing)
+
+    def remember(self, t: Array, y: State, memory: Any) -> Any:
+        return self.inner.remember(t, y, memory)
+
+    def healthy(self, memory: Any) -> Bool[Array, ""]:
+        return self.inner.healthy(memory)
+
+    @property
+    def sums(self) -> AbstractSummation | None:
+        return self.inner.sums
+
+
+def refuse_parts(flow: Flow, what: str, *, noise: bool = False) -> None:
+    """Refuse what breaks a reduction: an MLP, reweighting, and unless `noise` is allowed, noise."""
+    parts = {"an MLP": flow.mlp, "reweighting": flow.reweighting}
+    parts |= {} if noise else {"noise (kappa)": flow.kappa}
+    for name, part in parts.items():
+        if part is not None:
+            raise InputError(f"{what} cannot be moved with {name}, which breaks it. Leave it out, or move Tokens.")
+
+
+def size_of(motion: AbstractMotion) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and precision of a motion's state, without computing it."""
+    first = eqx.filter_eval_shape(lambda motion: motion.first, motion)
+    return first.shape, first.dtype

@@ -1,0 +1,41 @@
+"""Equiangular tokens: the equations of their common angle and length."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from tokenfield._types import Self
+from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, refuse_parts
+from tokenfield.flow import Flow
+from tokenfield.measures import Equiangular
+from tokenfield.parameters import at_time
+
+
+class Cosine(AbstractMotion, MotionKind):
+    """Equiangular tokens: the equations of u = log[(1 + (n-1)ρ)/(1 - ρ)] and r  [rigollet2025, section 6]."""
+
+    flow: Flow
+    start: Equiangular
+    rtol: ClassVar[float] = 1e-10
+    name: ClassVar[str] = "Equiangular tokens are"
+
+    @classmethod
+    def settle(cls, flow: Flow, mu: Equiangular) -> Equiangular:
+        refuse_parts(flow, "Equiangular tokens")
+        return mu
+
+    @classmethod
+    def pose(cls, flow: Flow, start: Equiangular, summation: Any, seed: Any) -> Self:
+        return cls(flow, start)
+
+    @property
+    def first(self) -> State:
+        r = jnp.where(self.flow.normalization.confines, 1.0, self.start.r)
+        return jnp.stack([self.start.alignment, r])[:, None]
+
+    def measure(self, y: State) -> Equiangular:
+        return self.start.with_alignment(y[0, 0], y[1, 0])
+
+    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+        flow = at_time(self.flow, t)
+        return jnp.stack(flow.normalization.equiangular(t, self.measure(y), flow.attention))[:, None]
