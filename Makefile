@@ -1,39 +1,42 @@
-# make demo: set everything up and watch 1,000 tokens cluster on the sphere.
-# make test: set everything up and pass every test.
+# make demo: set up what it needs and watch 1,000 tokens cluster on the sphere.
+# make test: set up what it needs and pass every test.
 PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: setup demo test test-full lint types bench docs clean
 
-setup: .venv/.ready
+# Everything, for working on all of it; the targets below install only what they use.
+setup: .venv/.with-all
 
-.venv/.ready: pyproject.toml constraints.txt
+.venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("tokenfield needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]'
+
+.venv/.with-%: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	touch $@
 
-demo: setup
+demo: .venv/.with-video
 	$(BIN)/tokenfield demo --out out/demo
 
 # Most of a test's time goes into compiling programs that run once, so XLA is asked to optimize little; test-full runs what ships.
-test: setup
+test: .venv/.with-test
 	JAX_DISABLE_MOST_OPTIMIZATIONS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-full: setup
+test-full: .venv/.with-test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow or not slow'
 
-lint: setup
+lint: .venv/.with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup
+types: .venv/.with-lint
 	$(BIN)/pyright
 
-bench: setup
+bench: .venv/.with-bench
 	$(BIN)/python -m benchmarks
 
-docs: setup
+docs: .venv/.with-video
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/models.py
 

@@ -25,19 +25,18 @@ def span(summation: str) -> dict:
     import jax.numpy as jnp
 
     import tokenfield as tkf
-    from tokenfield.evolution.particles import Particles
+    from tokenfield.evolution.coordinates import Span
+    from tokenfield.evolution.motions.particles import Particles
 
     flow, mu = tkf.sa(SPAN["beta"]), tkf.Tokens(tokens(SPAN["n"], SPAN["d"]))
-    sums = flow.sums(mu, None, summation, 1e-9, run=True)
-    motion = Particles.begin(flow, mu, sums, 0)
+    span = Span(mu.x) if summation == "span" else None
+    motion = Particles(flow, mu if span is None else mu.with_points(span.y), tkf.Dense())
     rate = lambda y: motion.rate(jnp.zeros(()), y, None)
     many = jax.jit(lambda y: jax.lax.fori_loop(0, REPEATS, lambda _, y: y + 1e-9 * rate(y), y))
     sides = lambda: jax.block_until_ready(many(motion.first))
     run = lambda: tkf.evolve(flow, mu, SPAN["t"], save=1, summation=summation)
     steps, v = int(run().steps), np.asarray(jax.jit(rate)(motion.first))
-    error = furthest(
-        v if motion.basis is None else v @ motion.basis, _velocity(np.asarray(mu.x)[None], SPAN["beta"])[0]
-    )
+    error = furthest(v if span is None else v @ span.basis, _velocity(np.asarray(mu.x)[None], SPAN["beta"])[0])
     sides()
     shape = " × ".join(map(str, motion.first.shape))
     return {

@@ -1,5 +1,6 @@
 """What each case measures and how its tables are made. Every function returns a section of the page."""
 
+from benchmarks import cold as cold_start
 from benchmarks import many, pairs, plots, sums
 from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, slope
 
@@ -28,7 +29,7 @@ def solves(case: str) -> str:
 
 
 def _side_by_side(title: str, found: dict, ours: str = "tokenfield") -> str:
-    """One line a contender: medians, ratios, errors, notes."""
+    """One line per contender: medians, ratios, errors, notes."""
     head = ["", "median, ms", f"times {ours}'s", "error", "note"]
     return markdown(title, head, [[name, *_line(one, found[ours])] for name, one in found.items()])
 
@@ -38,6 +39,29 @@ def _line(one, ours) -> list[str]:
         return ["", "", "", "could not run on this machine"]
     error = "" if one.error is None else f"{one.error:.1e}"
     return [f"{1e3 * one.seconds:.3g}", f"{one.seconds / ours.seconds:.2f}", error, one.note]
+
+
+def cold(case: str) -> str:
+    """The first answer of a process, beside a plain solve of the same equation."""
+    in_process("cold", case, "tokenfield, warm cache")  # which fills the cache
+    found = alternate("cold", case, cold_start.CONTENDERS, ROUNDS)
+    peers = found["diffrax"]
+    assert all(abs(one["both"].check - peers["both"].check) < 1e-2 for one in found.values()), "all solve one equation"
+    head = ["", "import, s", "first answer, s", "both, s", "first answer / diffrax's", "both / diffrax's"]
+    rows = []
+    for name, one in found.items():
+        ratios = [one[part].seconds / peers[part].seconds for part in ("first answer", "both")]
+        seconds = [one[part].seconds for part in ("import", "first answer", "both")]
+        rows.append([name, *(f"{value:.2f}" for value in (*seconds, *ratios))])
+    ratio = lambda name, part: found[f"tokenfield, {name} cache"][part].seconds / peers[part].seconds
+    demands = [
+        Demand("first answer, empty cache, over diffrax's", 1.5, [ratio("empty", "first answer")], least=False),
+        Demand("first answer, warm cache, over diffrax's", 0.5, [ratio("warm", "first answer")], least=False),
+        Demand("import and first answer, empty cache, over diffrax's", 1.5, [ratio("empty", "both")], least=False),
+        Demand("import and first answer, warm cache, over diffrax's", 0.5, [ratio("warm", "both")], least=False),
+    ]
+    title = "the first answer of a process: SA, n = 16, d = 3, β = 4, t = 5, 100 saved states, rtol 1e-6, float64"
+    return markdown(title, head, rows) + "\n\n" + demanded(demands)
 
 
 def vocabulary(_: str) -> str:
@@ -52,7 +76,7 @@ def vocabulary(_: str) -> str:
         (deep if name == "layers" else lines).append([name, f"{1e3 * ours.seconds:.1f}", *ratios])
     head = ["", "tokenfield, ms", "numpy / tokenfield", "torch / tokenfield"]
     first = markdown("one field of every attention, n = 2048, d = 64, float64", head, lines)
-    title = "100 layers of a random Transformer, d = 512, n = 256, Post-LN, new Q, K, V a layer, float64"
+    title = "100 layers of a random Transformer, d = 512, n = 256, Post-LN, new Q, K, V per layer, float64"
     return first + "\n\n" + markdown(title, head, deep)
 
 
@@ -211,6 +235,7 @@ def scaling(case: str) -> str:
 
 
 REPORTS = {
+    "cold": cold,
     **dict.fromkeys(CASES, solves),
     "vocabulary": vocabulary,
     "circle": on_spheres,

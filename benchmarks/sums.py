@@ -79,9 +79,9 @@ def tokenfield(s: Sum, x: np.ndarray, rows: np.ndarray, summation: str | None = 
 
     flow = tkf.sa(s.beta) if s.model == "sa" else tkf.usa(s.beta, scaled=True)
     mu, at = tkf.Tokens(x), None if len(rows) == len(x) else jnp.asarray(rows)
-    sums = flow.sums(mu, at, summation or s.space, TOLERANCE)
+    sums = flow.summation(mu, at, summation or s.space, TOLERANCE)
     compiled = eqx.filter_jit(lambda flow, mu, at, sums: flow.velocity(jnp.zeros(()), mu, at, sums))
-    return lambda: np.asarray(jax.block_until_ready(compiled(flow, mu, at, sums))), sums.told
+    return lambda: np.asarray(jax.block_until_ready(compiled(flow, mu, at, sums))), sums.name
 
 
 def dense(s: Sum, x: np.ndarray, rows: np.ndarray) -> tuple[Callable, str]:

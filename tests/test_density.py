@@ -10,7 +10,8 @@ from scipy.special import iv
 import tokenfield as tkf
 from tokenfield import theory
 from tokenfield.errors import InputError
-from tokenfield.evolution.density import Spectral, phi
+from tokenfield.evolution.motions.density import Spectral
+from tokenfield.evolution.solvers.etd4 import phi
 
 LUMPY = tkf.SphereDensity.from_function(lambda x: np.exp(x @ [0.4, -0.5, 0.8] + x[:, 0] * x[:, 1]))
 RIPPLED = tkf.CircleDensity.from_function(lambda θ: np.exp(0.7 * np.cos(θ - 0.4) + 0.5 * np.sin(2 * θ)))
@@ -32,7 +33,7 @@ def test_the_continuity_equation_against_tokens(mu, flow):
     """d/dt ∫ψ dμ = ∫ ∇ψ·v dμ for ψ = x_i and x_i x_j, with v from weighted tokens that stand for the density."""
     tokens = tkf.Tokens.quadrature(mu, n=40)
     v, x, w = np.asarray(tkf.velocity(flow, tokens)), np.asarray(tokens.x), np.asarray(tokens.w)
-    motion = Spectral.begin(flow, mu)
+    motion = Spectral(flow, mu)
     rate = np.asarray(jax.jit(lambda y: motion.rate(jnp.zeros(()), y, None)[0])(motion.first))
     points, σ = mu.basis.points, mu.basis.weights
     change = np.asarray(mu.basis.synthesize(jnp.asarray(rate))) * σ
@@ -49,7 +50,7 @@ def test_growth_rates_of_the_equation(d, kind):
     flow = kind(3.0, kappa=5.0)
     other = {2: tkf.CircleDensity.uniform(12), 3: tkf.SphereDensity.uniform(12)}
     for mu in [tkf.SphereDensity.uniform(12, d=d, zonal=True), *([other[d]] if d in other else [])]:
-        motion = Spectral.begin(flow, mu)
+        motion = Spectral(flow, mu)
         rate = lambda c, motion=motion: motion.rate(jnp.zeros(()), c[None], None)[0]
         J = np.asarray(jax.jit(jax.jacfwd(rate))(mu.coefficients))
         expected = np.asarray(theory.growth_rates(flow, d, 12))[mu.basis.degrees]
@@ -195,9 +196,9 @@ def test_order_of_the_exponential_integrator():
     """Halving fixed steps divides the error by 2⁴, with diffusion far too stiff for an explicit method."""
     import diffrax as dfx
 
-    from tokenfield.evolution.density import ETD4
+    from tokenfield.evolution.solvers.etd4 import ETD4
 
-    motion = Spectral.begin(tkf.usa(2.0, kappa=2.0), RIPPLED.refined(48))
+    motion = Spectral(tkf.usa(2.0, kappa=2.0), RIPPLED.refined(48))
     spectrum = motion.remember(jnp.zeros(()), motion.first, None)
 
     @jax.jit
@@ -294,7 +295,7 @@ def unit_circle(n=10):
         (lambda: tkf.SphereDensity([1.0, 0.0], d=4), "zonal=True"),
         (lambda: tkf.CircleDensity.from_function(np.cos), "must not be negative"),
         (lambda: tkf.CircleDensity.from_function(lambda θ: 0 * θ), "must have mass"),
-        (lambda: tkf.CircleDensity.from_function(lambda θ: θ[:3]), "one finite number a point"),
+        (lambda: tkf.CircleDensity.from_function(lambda θ: θ[:3]), "one finite number per point"),
         (lambda: tkf.CircleDensity.von_mises(200.0, degree=8), "Too few modes"),
         (lambda: tkf.CircleDensity.from_function(lambda θ: (abs(θ) < 1) * 1.0), "not resolved"),
         (lambda: tkf.CircleDensity.from_tokens(unit_circle(), bandwidth=0.01, degree=8), "Too few modes"),

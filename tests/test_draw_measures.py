@@ -31,7 +31,9 @@ def along(flow, states, end):
 
 def rising(mu):
     """Densities from nearly uniform to a given one."""
-    return mu.with_points(jnp.linspace(0.1, 1, 12)[:, None] ** (np.arange(len(mu.coefficients)) > 0) * mu.coefficients)
+    return mu.with_coefficients(
+        jnp.linspace(0.1, 1, 12)[:, None] ** (np.arange(len(mu.coefficients)) > 0) * mu.coefficients
+    )
 
 
 def narrowing(d):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tokenfield as tkf
-from tokenfield.evolution import march
-from tokenfield.evolution import progress as progress_module
+from tokenfield import progress as progress_module
+from tokenfield.evolution.drivers import pieces
 
 MU = tkf.Tokens.uniform_sphere(n=12, d=3, seed=0)
 

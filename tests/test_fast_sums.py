@@ -11,7 +11,7 @@ import scipy.special as sp
 import tokenfield as tkf
 from tokenfield.errors import InputError
 from tokenfield.observe import clustering
-from tokenfield.summation import Circle, Dense, Euclidean, Request, Span, Sphere, choose
+from tokenfield.summation import Circle, Dense, Euclidean, Request, Sphere, choose
 from tokenfield.summation.spectral import coarse
 
 
@@ -211,7 +211,6 @@ def test_choice_by_size_dimension_kernel_and_tolerance():
     assert isinstance(choose(None, request(unit=False)), Dense)
     assert isinstance(choose(None, request(tolerance=1e-14)), Dense)
     assert isinstance(choose(None, request(d=3, beta=1e5)), Dense)
-    assert isinstance(choose(None, request(n=32, d=1024, isotropic=True)), Span)
     points = np.random.default_rng(0).normal(size=(50_000, 2))
     assert isinstance(choose(None, request(beta=0.5, unit=False, points=points)), Euclidean)
     assert isinstance(choose(None, request(beta=0.5, unit=False, points=100 * points)), Dense)

@@ -8,7 +8,7 @@ import pytest
 
 import tokenfield as tkf
 from tokenfield.errors import InputError
-from tokenfield.evolution.noise import Splitting
+from tokenfield.evolution.solvers.splitting import Splitting
 
 STILL = tkf.Unnormalized(0.0, V=0.0)  # no field: nothing but noise
 

@@ -47,7 +47,7 @@ REFUSED = {
     ),
     "too few weights": (
         lambda: tkf.Tokens(X, [0.5, 0.5]),
-        r"`w` must have one entry a token, shape \(n,\) = \(3,\), but has shape \(2,\)",
+        r"`w` must have one entry per token, shape \(n,\) = \(3,\), but has shape \(2,\)",
     ),
     "NaN weight": (lambda: tkf.Tokens(X, [0.5, NAN, 0.5]), r"`w` must be finite, but entry 1 is nan"),
     "positions beyond one": (
@@ -91,7 +91,7 @@ REFUSED = {
     # parameters
     "beta of many values": (
         lambda: tkf.Softmax(beta=[[1.0, 2.0]]),
-        r"`beta` must be one number \(or one a layer, along a first axis\), but has shape \(1, 2\)",
+        r"`beta` must be one number \(or one per layer, along a first axis\), but has shape \(1, 2\)",
     ),
     "NaN beta": (lambda: tkf.sa(NAN), r"`beta` must be finite, but its value is nan"),
     "Q is a vector": (lambda: tkf.Softmax(Q=[1.0, 2.0]), r"`Q` must be a matrix.*but has shape \(2,\)"),

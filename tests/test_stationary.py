@@ -316,7 +316,7 @@ def test_what_is_told(tmp_path):
 REFUSED = {
     "not a flow": (lambda: stationary(3.0), "A Flow such as .* is needed, but got a float"),
     "a class": (lambda: theory.critical_kappa(tkf.usa, 2), "A Flow such as"),
-    "another attention": (lambda: stationary(tkf.Flow(tkf.L2(1.0), tkf.PostLN())), "softmax and unnormalized.*L2"),
+    "another attention": (lambda: stationary(tkf.Flow(tkf.L2(1.0), tkf.PostLN())), "softmax or unnormalized.*L2"),
     "no sphere": (lambda: stationary(tkf.Flow(tkf.Softmax(1.0))), r"PostLN\(\).*has Free"),
     "a gain": (lambda: stationary(tkf.Flow(tkf.Softmax(1.0), tkf.PostLN(gain=[1.0, 2.0]))), "without a gain"),
     "an MLP": (lambda: stationary(tkf.Flow(tkf.Softmax(1.0), tkf.PostLN(), mlp=tkf.MLP())), "has an MLP. Leave it out"),
@@ -324,7 +324,10 @@ REFUSED = {
         lambda: stationary(tkf.Flow(tkf.Softmax(1.0), tkf.PostLN(), reweighting=tkf.FisherRao())),
         "reweighting. Leave it out",
     ),
-    "a matrix": (lambda: stationary(tkf.sa(1.0, V=np.eye(2))), r"`V` must be a multiple.*shape \(2, 2\)"),
+    "a matrix": (
+        lambda: stationary(tkf.sa(1.0, V=np.eye(2))),
+        r"multiples of the identity.*`V` is a matrix of shape \(2, 2\)",
+    ),
     "a schedule": (lambda: stationary(tkf.sa(lambda t: t)), "`beta` must not change with depth"),
     "no noise at all": (lambda: theory.growth_rates(tkf.sa(1.0), 2, 3, kappa=0.0), "`kappa` must be positive"),
     "a line": (lambda: stationary(tkf.sa(1.0), d=1), "`d` must be at least 2"),
@@ -354,11 +357,11 @@ def test_states_rest_under_the_density_solver(d):
     import jax
     import jax.numpy as jnp
 
-    from tokenfield.evolution.density import Spectral
+    from tokenfield.evolution.motions.density import Spectral
 
     flow = tkf.usa(3.0, kappa=1.2 * theory.critical_kappa(tkf.usa(3.0), d))
     state = next(s for s in stationary(flow, d=d).at(float(flow.kappa)) if s.stable)
-    motion = Spectral.begin(flow, state.measure)
+    motion = Spectral(flow, state.measure)
     rate = jax.jit(lambda y: motion.rate(jnp.zeros(()), y, None))(motion.first)
     assert state.order > 0.5 and np.max(abs(np.asarray(rate))) < 1e-8
     assert abs(float(state.measure.free_energy(flow)) - state.free_energy) < 1e-10

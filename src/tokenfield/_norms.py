@@ -1,17 +1,17 @@
 """Lengths of vectors over the whole range of floating-point numbers, with gradients at zero.
 
-Known values are computed on the host with numpy, traced ones with jax.numpy: the formula is the same."""
+Known values are computed on the host with numpy, which compiles nothing, traced ones with jax.numpy: the formula is the same."""
 
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
-from tokenfield._checks import namespace
+from tokenfield._checks import namespace, on_device
 from tokenfield._types import AnyArray
 
 
-def sizes(x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*batch"]:
+def sizes(x: Float[AnyArray, "*batch d"]) -> Float[Array, "*batch"]:
     """|x| along the last axis: neither overflows nor underflows where |x| does not."""
     xp, x = _known(x)
     m = xp.max(xp.abs(x), axis=-1, keepdims=True)
@@ -19,16 +19,16 @@ def sizes(x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*batch"]:
     y = x / xp.where(usable, m, 1.0)
     squares = xp.sum(y**2, axis=-1)
     length = xp.sqrt(xp.where(squares > 0, squares, 1.0))
-    return xp.where(squares > 0, xp.where(usable, m, 1.0)[..., 0] * length, 0.0).astype(x.dtype)
+    return on_device(xp.where(squares > 0, xp.where(usable, m, 1.0)[..., 0] * length, 0.0).astype(x.dtype))
 
 
-def unit(x: Float[AnyArray, "*batch d"]) -> Float[AnyArray, "*batch d"]:
+def unit(x: Float[AnyArray, "*batch d"]) -> Float[Array, "*batch d"]:
     """x/|x|, and 0 where x is 0."""
     xp, x = _known(x)
     m = xp.max(xp.abs(x), axis=-1, keepdims=True)
     y = x / xp.where(m > 0, m, 1.0)  # of length between 1 and √d, whatever x is
     squares = xp.sum(y**2, axis=-1, keepdims=True)
-    return xp.where(squares > 0, y / xp.sqrt(xp.where(squares > 0, squares, 1.0)), 0.0).astype(x.dtype)
+    return on_device(xp.where(squares > 0, y / xp.sqrt(xp.where(squares > 0, squares, 1.0)), 0.0).astype(x.dtype))
 
 
 def _known(x: AnyArray) -> tuple[Any, Any]:

@@ -38,12 +38,21 @@ else:
         Any
     )
 
+# What solvers pass around, as Diffrax does: it may be anything that behaves like this.
+Time: TypeAlias = Any
+"""A time: an array of shape (), or a number."""
+Rows: TypeAlias = Any
+"""The rows of numbers that a solver moves, or their rates."""
+Memory: TypeAlias = Any
+"""What attention carries from step to step, known to it alone."""
+
 F = TypeVar("F")
 
 
 def no_type_check(function: F) -> F:
     """Marks a front door: it refuses what does not fit in its own words, so that the tests' checker of annotations, which looks
     for a decorator of this name, leaves its arguments alone. Unlike typing's, it hides nothing from type checkers."""
+    function.__no_type_check__ = True  # pyright: ignore[reportAttributeAccessIssue]
     return function
 
 

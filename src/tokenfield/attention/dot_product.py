@@ -55,8 +55,8 @@ class AbstractDotProduct(AbstractKernel):
                 raise InputError(f"Argument `{name}` must not change with depth here, but it does. Give it one value.")
             if value is not None and value.ndim:
                 raise InputError(
-                    f"Here Q, K, V and A must be multiples c·I of the identity, given as the number c, but `{name}` is a "
-                    f"matrix of shape {value.shape}: it breaks the symmetry. Move actual tokens instead."
+                    f"Here Q, K, V and A must be multiples of the identity, written as numbers, but `{name}` is a matrix of "
+                    f"shape {value.shape}: it breaks the symmetry. Move actual tokens instead."
                 )
         factors = [part for part in (self.beta, self.Q, self.K, self.A) if part is not None]
         if check.traced(factors):

@@ -43,6 +43,7 @@ class MultiHead(AbstractAttention):
 
     **Raises** `InputError` where a head is no attention, or the output matrix is not finite.
 
+    >>> from tokenfield.attention import Softmax
     >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
     >>> MultiHead([Softmax(0.0), Softmax(0.0)])(mu).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
@@ -170,6 +171,7 @@ class Causal(AbstractAttention):
 
     **Raises** `InputError` where what is wrapped is no attention, or a number is not finite.
 
+    >>> from tokenfield.attention import Softmax
     >>> mu = Tokens([[1.0, 0.0], [0.0, 1.0]])
     >>> Causal(Softmax(0.0))(mu).tolist()          # the first feels only itself, the last feels all
     [[1.0, 0.0], [0.5, 0.5]]

@@ -10,7 +10,7 @@ from tokenfield.harmonics.zonal import gegenbauer
 
 
 def zonal(d: int, degree: int, t: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n {degree}+1"]:
-    """e_0 = 1, e_1 = √d t, ..., orthonormal in the law of t, positive at t = 1 (where they are √dim_l).
+    """The functions e_0 = 1, e_1 = √d t, ..., orthonormal in the law of t, positive at t = 1 (where they are √dim_l).
 
     >>> zonal(2, 2, np.array([1.0, 0.0])).round(6).tolist()          # 1, √2 cos θ, √2 cos 2θ
     [[1.0, 1.414214, 1.414214], [1.0, 0.0, -1.414214]]
@@ -31,7 +31,7 @@ def associated(d: int, degree: int, m: int, t: Float[np.ndarray, " n"]) -> Float
 
 
 def multiplicity(d: int, m: int) -> int:
-    """Independent harmonics of degree m on S^{d-2}; for the circle, whose S⁰ is two points, 1 for m = 0 and 1, else 0.
+    """How many independent harmonics of degree m there are on S^{d-2}; on the S⁰ of the circle, two points, 1 for m ≤ 1, else 0.
 
     >>> [multiplicity(3, m) for m in range(3)]
     [1, 2, 2]
@@ -40,7 +40,7 @@ def multiplicity(d: int, m: int) -> int:
 
 
 def dimension(d: int, degree: int) -> Float[np.ndarray, " {degree}+1"]:
-    """Independent harmonics of degree l = 0..degree on S^{d-1}; beyond 10²⁹⁹ cut off.
+    """How many independent harmonics of degree l = 0..degree there are on S^{d-1}; beyond 10²⁹⁹ cut off.
 
     >>> dimension(3, 2).round(9).tolist()
     [1.0, 3.0, 5.0]

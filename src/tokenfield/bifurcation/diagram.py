@@ -5,28 +5,40 @@ import functools
 import math
 import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._types import Number, Numbers
 from tokenfield.bifurcation.basis import zonal
 from tokenfield.bifurcation.continuation import Place, Trace, between
 from tokenfield.bifurcation.measure import Observed, observed, observed_uniform
 from tokenfield.bifurcation.search import solutions_at
 from tokenfield.errors import InputError
+from tokenfield.flow import Flow
 from tokenfield.measures import CircleDensity, SphereDensity
 from tokenfield.theory.coupling import Coupling
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class State:
-    """A stationary density f = Σ_l f_l e_l(t), t = <x, e_1>, relative to the uniform measure on S^{d-1}.
+    r"""A stationary density $f = \sum_l f_l e_l(t)$, $t = ⟨x, e_1⟩$, relative to the uniform measure on S^{d-1}.
 
-    `coefficients` f_0 = 1, f_1, ... belong to zonal functions that are orthonormal in the law of t and positive at t = 1
-    (`tokenfield.harmonics.Zonal`; on the circle 1, √2 cos θ, √2 cos 2θ, ...). `order` is R = |∫x dμ|, `free_energy` F (None
-    for SA), `unstable` the number of unstable directions among all densities, zonal or not.
+    - `kappa`: its κ.
+    - `coefficients`: f_0 = 1, f_1, ... They belong to zonal functions that are orthonormal in the law of t and positive at
+      t = 1 (`tokenfield.harmonics.Zonal`; on the circle 1, √2 cos θ, √2 cos 2θ, ...).
+    - `d`: the sphere is S^{d-1}.
+    - `order`: $R = |\int x\,dμ|$.
+    - `free_energy`: F; None for SA, which has none.
+    - `unstable`: the number of unstable directions among all densities, zonal or not; `stable` where it is 0.
+    - `name`: that of its branch.
+    - `state.density(t)`, `state.measure`: its values, and the same as a measure that can be drawn, sampled and evolved.
     """
 
     kappa: float
@@ -39,10 +51,18 @@ class State:
 
     @property
     def stable(self) -> bool:
+        """Whether no direction is unstable."""
         return self.unstable == 0
 
-    def density(self, t: Any) -> Float[np.ndarray, " n"]:
-        """f at heights t = <x, e_1> in [-1, 1]."""
+    def density(self, t: Numbers) -> Float[np.ndarray, " n"]:
+        """The density f at given heights.
+
+        **Arguments**
+
+        - `t`: heights t = <x, e_1> in [-1, 1], one or many.
+
+        **Returns** f, one number per height.
+        """
         t = np.atleast_1d(np.asarray(t, float))
         return zonal(self.d, len(self.coefficients) - 1, t) @ self.coefficients
 
@@ -63,8 +83,15 @@ class State:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Branch:
-    """A curve of stationary states: arrays along it, the `folds` (values of κ where it turns), and its `origin`: "uniform",
-    "degree l" (leaves the uniform state at κ_l), "secondary" (crosses another branch) or "isolated"."""
+    """A curve of stationary states. `branch[i]` is one `State` of it, and iterating gives all.
+
+    - `name`: what it is called.
+    - `origin`: where it begins: "uniform", "degree l" (leaves the uniform state at κ_l), "secondary" (crosses another branch)
+      or "isolated".
+    - `d`: the sphere is S^{d-1}.
+    - `kappa`, `coefficients`, `order`, `free_energy`, `unstable`, `stable`: those of its states, along the branch.
+    - `folds`: the values of κ where it turns.
+    """
 
     name: str
     origin: str
@@ -80,6 +107,7 @@ class Branch:
 
     @property
     def stable(self) -> np.ndarray:
+        """Which of the states have no unstable direction."""
         return self.unstable == 0
 
     def __len__(self) -> int:
@@ -104,9 +132,18 @@ class Branch:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diagram:
-    """All branches that were found for a flow on S^{d-1}, with κ up to `kappa[1]`; see `stationary`."""
+    """All branches of stationary states that were found for a flow on S^{d-1}; `stationary` makes it, and it prints as a few
+    lines.
 
-    flow: Any
+    - `flow`, `d`: what was asked for.
+    - `kappa`: the range (low, high); branches were followed up to `high`.
+    - `kappa_c`: κ_c, up to which the uniform state is stable.
+    - `branches`: a list of `Branch`, the uniform one first.
+    - `folds`, `transition`, `kappa_transition`: where branches turn, and how and where the uniform state gives way.
+    - `diagram.at(kappa)`, `diagram.plot(path)`: the states at one κ, and a picture.
+    """
+
+    flow: Flow
     d: int
     kappa: tuple[float, float]
     kappa_c: float
@@ -118,8 +155,16 @@ class Diagram:
         """κ of the folds of all branches, increasing."""
         return np.sort(np.concatenate([branch.folds for branch in self.branches]))
 
-    def at(self, kappa: Any) -> list[State]:
-        """The states of all branches at exactly this κ, by free energy (for SA, by their number of unstable directions).
+    def at(self, kappa: Number) -> list[State]:
+        """The states of all branches at exactly this κ.
+
+        **Arguments**
+
+        - `kappa`: a positive number of at most `diagram.kappa[1]`.
+
+        **Returns** a list of states, in the order of their free energies (for SA, of their numbers of unstable directions).
+
+        **Raises** `InputError` where κ is beyond the range.
 
         >>> import tokenfield as tkf
         >>> from tokenfield.bifurcation import stationary
@@ -175,9 +220,17 @@ class Diagram:
     def _others(self) -> list[Branch]:
         return [branch for branch in self.branches if branch.trace is not None]
 
-    def plot(self, path: str | os.PathLike | None = None) -> Any:
-        """R against κ, solid where stable and dashed where not, and the free energy below. Written to `path` (png, pdf,
-        svg) and its path returned, or returned as a matplotlib figure."""
+    def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure | Path":
+        """A picture of R against κ, solid where stable and dashed where not, with the free energy below.
+
+        **Arguments**
+
+        - `path`: where to write it, as .png, .pdf or .svg; left out, nothing is written.
+
+        **Returns** the path, or the figure where nothing was written.
+
+        **Raises** `StoreError` where it cannot be written.
+        """
         from tokenfield.bifurcation.draw import picture
 
         return picture(self, path)

@@ -20,10 +20,10 @@ def story(diagram: Diagram) -> str:
     attention = str(diagram.flow).removeprefix("Flow: ").split(", PostLN")[0]
     low, high = diagram.kappa
     lines = [f"Stationary states of {attention} on {sphere(diagram.d)}, κ from {low:.3g} to {high:.3g}"]
-    told = [("uniform", _uniform(diagram)), ("transition", _transition(diagram))]
-    told += [(branch.name, _branch(branch)) for branch in diagram.branches[1:]]
-    width = max(len(name) for name, _ in told)
-    return "\n".join(lines + [f"  {name:<{width}} {what}" for name, what in told if what])
+    parts = [("uniform", _uniform(diagram)), ("transition", _transition(diagram))]
+    parts += [(branch.name, _branch(branch)) for branch in diagram.branches[1:]]
+    width = max(len(name) for name, _ in parts)
+    return "\n".join(lines + [f"  {name:<{width}} {what}" for name, what in parts if what])
 
 
 def sphere(d: int) -> str:

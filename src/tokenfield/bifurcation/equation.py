@@ -129,7 +129,7 @@ class Equation:
                 break
         return x
 
-    # What is told of a state.
+    # What is measured on a state.
 
     def coefficients(self, x: Point) -> Float[np.ndarray, " l"]:
         """f_0 = 1, f_1, ..., f_degree in the orthonormal zonal basis."""

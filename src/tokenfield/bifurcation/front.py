@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 
 from tokenfield import _checks as check
-from tokenfield._types import Whole
+from tokenfield._types import Count, Number, Whole, no_type_check
+from tokenfield.bifurcation.continuation import Trace
 from tokenfield.bifurcation.diagram import Branch, Diagram
 from tokenfield.bifurcation.equation import Equation, equation
 from tokenfield.bifurcation.measure import Observed, observed, observed_uniform
 from tokenfield.bifurcation.search import Found, Search
 from tokenfield.errors import InputError
+from tokenfield.flow import Flow
 from tokenfield.progress import Progress
 from tokenfield.theory.coupling import Coupling, coupling
 from tokenfield.theory.noise import bifurcation_kappas, critical_kappa
@@ -23,21 +25,37 @@ FINEST = 1024
 """The highest degree that is tried."""
 
 
+@no_type_check
 def stationary(
-    flow: Any, *, d: Whole = 2, kappa: Any = None, degree: Whole = None, progress: bool | None = None
+    flow: Flow,
+    *,
+    d: Count = 2,
+    kappa: tuple[Number, Number] | None = None,
+    degree: Whole = None,
+    progress: bool | None = None,
 ) -> Diagram:
     r"""The stationary states of a noisy Transformer on S^{d-1} that are axisymmetric (on the circle: even), by branches.
 
-    $∂_t μ = -\mathrm{div}(μ v_μ) + κ^{-1}Δμ$  [rigollet2025, section 7]; with f = dμ/dσ they solve
-    $f = e^{κΦ}/\int e^{κΦ}dσ$, $Φ(x) = \frac Vβ \int (e^{β⟨x,y⟩} - 1) f dσ$ for USA,
-    $\frac Vβ \log\int e^{β⟨x,y⟩} f dσ$ for SA. Branches that leave the uniform state at κ_l, branches that cross those,
-    and what concentrated densities relax to are followed by pseudo-arclength continuation, through folds; one of every
-    set of states that differ by a rotation or reflection. USA descends
+    They are those of $∂_t μ = -\mathrm{div}(μ v_μ) + κ^{-1}Δμ$  [rigollet2025, section 7]; with f = dμ/dσ they solve
+    $f = e^{κΦ}/\int e^{κΦ}dσ$, where $Φ(x) = \frac Vβ \int (e^{β⟨x,y⟩} - 1) f dσ$ for USA and
+    $Φ(x) = \frac Vβ \log\int e^{β⟨x,y⟩} f dσ$ for SA. Branches that leave the uniform state at κ_l, branches that cross
+    those, and what concentrated densities relax to are followed by pseudo-arclength continuation, through folds; of every
+    set of states that differ by a rotation or reflection there is one. USA descends
     $F = κ^{-1}\int f \log f - \frac V2 \iint \frac{e^{β⟨x,y⟩}-1}{β} f f$, which decides stability.
 
-    **Arguments** `flow`: `tkf.usa(...)` or `tkf.sa(...)`, matrices multiples of I. `kappa`: a pair (low, high), by default
-    (κ_c/2, 3κ_c), widened to contain all folds, the flow's own κ and 1.1κ_c; branches are followed whole below `high`.
-    `degree`: of the zonal polynomials; when left out, such that every state is resolved to 1e-10. `progress`: show a bar.
+    **Arguments**
+
+    - `flow`: `tkf.usa(...)` or `tkf.sa(...)`, matrices multiples of the identity.
+    - `d`: the sphere is S^{d-1}; 2 is the circle.
+    - `kappa`: a pair (low, high), (κ_c/2, 3κ_c) when left out, widened to contain all folds, the flow's own κ and 1.1κ_c.
+      Branches are followed whole below `high`.
+    - `degree`: that of the zonal polynomials; when left out, such that every state is resolved to 1e-10.
+    - `progress`: a bar on the terminal; None shows one where it takes long, if anyone is watching.
+
+    **Returns** a `Diagram` of all branches that were found.
+
+    **Raises** `InputError` for other flows, where a number is not what it should be, and where states are too concentrated to be
+    resolved.
 
     >>> import tokenfield as tkf
     >>> print(stationary(tkf.usa(3.0), d=2))
@@ -91,7 +109,7 @@ def _branch(one: Found) -> Branch:
     return _assembled(one.name, one.origin, one.trace.equation.d, seen, folds, one.trace)
 
 
-def _uniform(flow: Any, model: Coupling, d: int, low: float, high: float, others: list[Branch]) -> Branch:
+def _uniform(flow: Flow, model: Coupling, d: int, low: float, high: float, others: list[Branch]) -> Branch:
     size = others[0].coefficients.shape[1] if others else 5
     onsets = bifurcation_kappas(flow, d, size - 1)
     κ = np.union1d(np.geomspace(low, high, 60), onsets[(onsets > low) & (onsets < high)])
@@ -99,7 +117,7 @@ def _uniform(flow: Any, model: Coupling, d: int, low: float, high: float, others
     return _assembled("uniform", "uniform", d, seen, np.zeros(0), None)
 
 
-def _assembled(name: str, origin: str, d: int, seen: list[Observed], folds: np.ndarray, trace: Any) -> Branch:
+def _assembled(name: str, origin: str, d: int, seen: list[Observed], folds: np.ndarray, trace: Trace | None) -> Branch:
     kappa, coefficients, order, energy, unstable, distance = map(list, zip(*seen, strict=True))
     energies = None if energy[0] is None else np.array(energy, float)
     arrays = (np.array(kappa), np.array(coefficients), np.array(order), energies, np.array(unstable))

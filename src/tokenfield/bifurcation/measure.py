@@ -24,7 +24,7 @@ class Observed(NamedTuple):
 
 
 def observed(equation: Equation, x: Point) -> Observed:
-    """What is told of a solution. Its stability is that among all densities, also if the equation knows only some."""
+    """What is measured on a solution. Its stability is that among all densities, also if the equation knows only some."""
     energy = None
     if equation.model.kind == "usa":
         energy = equation.model.uniform_energy(equation.d) + equation.strongest * equation.free_energy(x)

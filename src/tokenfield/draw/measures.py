@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from tokenfield._checks import on_device
 from tokenfield.draw import densities, density_runs, equiangular, gaussians  # noqa: F401  (their panels are registered)
 from tokenfield.draw.page import blank, written
 from tokenfield.draw.panel import panel_of
@@ -31,7 +32,7 @@ def picture_of(measure: AbstractMeasure, path: str | os.PathLike[str] | None = N
     **Raises** `InputError` for Tokens or a batch, `StoreError` where it cannot be written.
     """
     _refuse_others(measure)
-    panel = panel_of(jax.tree.map(lambda array: np.asarray(array)[None], measure), np.zeros(1))
+    panel = panel_of(jax.tree.map(lambda array: on_device(np.asarray(array)[None]), measure), np.zeros(1))
     figure = blank(panel.paper)
     panel.alone(figure, measure)
     figure.suptitle(repr(measure), fontsize=12, color=INK)

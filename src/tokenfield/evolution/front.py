@@ -26,14 +26,14 @@ M = TypeVar("M", bound=AbstractMeasure)
 
 
 @no_type_check
-def evolve(
+def evolve(  # noqa: PLR0913
     flow: Flow | Sequence[Flow],
     mu0: M | Sequence[M],
     t: Number | tuple[Number, Number] | Sequence[float],
     *,
     save: int | str | Numbers = 100,
     until: Until | None = None,
-    solver: str | dfx.AbstractSolver | None = None,
+    solver: str | dfx.AbstractSolver[Any] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     max_steps: int = 100_000,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield._compile import compiled
+from tokenfield._types import AnyArray
 from tokenfield.errors import InputError
 from tokenfield.evolution.motions.base import AbstractMotion, Pacing, State
 from tokenfield.status import Status
@@ -74,7 +75,7 @@ class Problem(eqx.Module):
 
 
 @compiled
-def explodes(motion: AbstractMotion, elapsed: Array, t: Array, y: State, memory: Any) -> Bool[Array, ""]:
+def explodes(motion: AbstractMotion, elapsed: AnyArray, t: Array, y: State, memory: Any) -> Bool[Array, ""]:
     """Whether steps shrank because the solution runs away: its speed is out of all proportion to its time and size, or
     its size has reached the end of the range of numbers."""
     speed, size = jnp.max(jnp.abs(motion.rate(t, y, memory))), jnp.max(jnp.abs(y))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from tokenfield._types import Memory
 from tokenfield.evolution.problem import Problem
 from tokenfield.status import Status
 
@@ -21,7 +22,7 @@ class Walker(eqx.Module):
     t: Float[Array, ""]
     tnext: Float[Array, ""]
     y: Float[Array, "n k"]
-    memory: Any
+    memory: Memory
     jumped: Bool[Array, ""]
     solver_state: Any
     control_state: Any

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from tokenfield import _checks as check
+from tokenfield._types import no_type_check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
 from tokenfield.evolution.clocks import clock_named, log_times
@@ -31,13 +32,14 @@ Watch = Callable[[float, Any], None]
 """A watcher: called with the time and the state."""
 
 
+@no_type_check
 @dataclasses.dataclass(frozen=True)
 class Options:
     """The options of `evolve`, as they were given; None where one was left out."""
 
     save: Any
     until: Until | None
-    solver: str | dfx.AbstractSolver | None
+    solver: str | dfx.AbstractSolver[Any] | None
     rtol: Any
     atol: Any
     max_steps: Any

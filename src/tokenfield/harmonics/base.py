@@ -7,12 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from tokenfield._types import AnyArray
+
 
 class AbstractHarmonics(abc.ABC):
-    """Real functions e_0 = 1, e_1, ... on S^{d-1}, orthonormal in L²(σ), σ the uniform probability measure, up to a
-    degree; and a grid whose quadrature integrates products of three of them exactly.
+    r"""A harmonic basis: real functions $e_0 = 1, e_1, \dots$ on S^{d-1} up to a degree, orthonormal in L²(σ), σ the uniform
+    probability measure; and a grid whose quadrature integrates products of three of them exactly.
 
-    Bases are small frozen dataclasses: equal ones are the same to JAX, and their tables are made once.
+    A function is $f = \sum_j f_j e_j$: `synthesize` takes its coefficients to values on the grid, `analyze` takes them back,
+    `evaluate` gives values anywhere. Bases are small frozen dataclasses: equal ones are the same to JAX, and their tables are
+    made once.
     """
 
     d: int
@@ -41,27 +45,65 @@ class AbstractHarmonics(abc.ABC):
 
     @abc.abstractmethod
     def synthesize(self, coefficients: Float[Array, "*batch size"]) -> Float[Array, "*batch m"]:
-        """Values of Σ_j f_j e_j on the grid."""
+        """Values of a function on the grid.
+
+        **Arguments**
+
+        - `coefficients`: f_j along the last axis.
+
+        **Returns** Σ_j f_j e_j at the grid points, along the last axis.
+        """
 
     @abc.abstractmethod
     def analyze(self, values: Float[Array, "*batch m"]) -> Float[Array, "*batch size"]:
-        """Coefficients ∫ f e_j dσ from values on the grid."""
+        """Coefficients of a function from its values on the grid; the inverse of `synthesize`.
+
+        **Arguments**
+
+        - `values`: f at the grid points, along the last axis.
+
+        **Returns** ∫ f e_j dσ, along the last axis.
+        """
 
     @abc.abstractmethod
     def evaluate(self, coefficients: Float[np.ndarray, " size"], x: Float[np.ndarray, "k d"]) -> np.ndarray:
-        """Σ_j f_j e_j(x) at any points of the sphere, shape (k,). NumPy."""
+        """Values of a function at any points of the sphere, with numpy.
+
+        **Arguments**
+
+        - `coefficients`: f_j, shape (size,).
+        - `x`: the points, shape (k, d).
+
+        **Returns** Σ_j f_j e_j(x), shape (k,).
+        """
 
     @abc.abstractmethod
     def moments(self, x: Float[np.ndarray, "n d"], w: Float[np.ndarray, " n"]) -> np.ndarray:
-        """∫ e_j dμ for μ = Σ w_i δ_{x_i}, shape (size,). NumPy."""
+        """The moments of weighted points μ = Σ w_i δ_{x_i}, with numpy.
+
+        **Arguments**
+
+        - `x`: the points, shape (n, d).
+        - `w`: their weights, shape (n,).
+
+        **Returns** ∫ e_j dμ, shape (size,).
+        """
 
     @abc.abstractmethod
     def refined(self, degree: int) -> "AbstractHarmonics":
         """The same kind of basis up to another degree."""
 
     @abc.abstractmethod
-    def resize(self, coefficients: Float[Array, "*batch size"], degree: int) -> Float[Array, "*batch other"]:
-        """Coefficients in the basis up to another degree: cut off, or filled with zeros."""
+    def resize(self, coefficients: Float[AnyArray, "*batch size"], degree: int) -> Float[Array, "*batch other"]:
+        """Coefficients in the basis up to another degree.
+
+        **Arguments**
+
+        - `coefficients`: those in this basis, along the last axis.
+        - `degree`: the highest degree of the other basis.
+
+        **Returns** the coefficients there: cut off, or filled with zeros.
+        """
 
     @property
     def size(self) -> int:
@@ -74,5 +116,12 @@ class AbstractHarmonics(abc.ABC):
         return -self.degrees * (self.degrees + self.d - 2.0)
 
     def integrate(self, values: Float[Array, "*batch m"]) -> Float[Array, "*batch"]:
-        """∫ f dσ from values on the grid."""
+        """The integral of a function from its values on the grid.
+
+        **Arguments**
+
+        - `values`: f at the grid points, along the last axis.
+
+        **Returns** ∫ f dσ.
+        """
         return values @ jnp.asarray(self.weights, values.dtype)

@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from tokenfield._checks import whole
-from tokenfield._types import Count
+from tokenfield._types import AnyArray, Count
 from tokenfield.harmonics.base import AbstractHarmonics
 
 CHUNK = 1 << 16
@@ -22,9 +22,15 @@ CHUNK = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class Fourier(AbstractHarmonics):
-    r"""$1, \sqrt2\cosθ, \sqrt2\sinθ, \sqrt2\cos2θ, \sqrt2\sin2θ, \dots$ on S¹, orthonormal with respect to dθ/2π.
+    r"""The Fourier basis on the circle: $1, \sqrt2\cosθ, \sqrt2\sinθ, \sqrt2\cos2θ, \sqrt2\sin2θ, \dots$
 
-    The grid is equally spaced in θ from 0; the transforms are fast Fourier transforms.
+    It is orthonormal with respect to dθ/2π. The grid is equally spaced in θ from 0; the transforms are fast Fourier transforms.
+
+    **Arguments**
+
+    - `degree`: the highest degree, 1 or more.
+
+    **Raises** `InputError` where it is not.
 
     >>> basis = Fourier(2)
     >>> basis.degrees
@@ -80,7 +86,7 @@ class Fourier(AbstractHarmonics):
     def refined(self, degree: int) -> "Fourier":
         return Fourier(degree)
 
-    def resize(self, coefficients: Float[Array, "*batch size"], degree: int) -> Float[Array, "*batch other"]:
+    def resize(self, coefficients: Float[AnyArray, "*batch size"], degree: int) -> Float[Array, "*batch other"]:
         return resized(coefficients, self.refined(degree).size)
 
 
@@ -113,7 +119,7 @@ def turns(x: np.ndarray) -> np.ndarray:
     return np.where(r > 0, x[:, 0] + 1j * x[:, 1], 1) / np.where(r > 0, r, 1)
 
 
-def resized(coefficients: Array, size: int) -> Array:
+def resized(coefficients: AnyArray, size: int) -> Array:
     """The first `size` coefficients, zeros where there are not so many: all bases here are ordered by degree."""
     kept = coefficients[..., :size]
     return jnp.pad(kept, [(0, 0)] * (kept.ndim - 1) + [(0, size - kept.shape[-1])])

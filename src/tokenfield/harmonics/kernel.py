@@ -15,7 +15,12 @@ ORDERS = 2048
 
 
 class Eigenvalues(NamedTuple):
-    """c_l for l = 0..L, as c_l/c_0, (c_l/β)/c_0 (finite at β = 0; nothing at l = 0) and log c_0."""
+    """Eigenvalues c_l of the kernel e^{β<x,y>} for l = 0..L, in a form that never overflows.
+
+    - `ratio`: c_l/c_0.
+    - `slope`: (c_l/β)/c_0, finite at β = 0; 0 at l = 0.
+    - `log_first`: log c_0.
+    """
 
     ratio: Float[Array, " L+1"]
     slope: Float[Array, " L+1"]
@@ -24,10 +29,19 @@ class Eigenvalues(NamedTuple):
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
 def kernel_eigenvalues(beta: Float[Array, ""], d: int, degree: int) -> Eigenvalues:
-    r"""$\int e^{β⟨x,y⟩} Y_l(y) dσ(y) = c_l Y_l(x)$ with $c_l = Γ(d/2)(2/β)^{d/2-1} I_{l+d/2-1}(β)$ (Funk and Hecke).
+    r"""The eigenvalues of the kernel $e^{β⟨x,y⟩}$ on the harmonics of S^{d-1}: $\int e^{β⟨x,y⟩} Y_l(y) dσ(y) = c_l Y_l(x)$.
 
-    The ratios r_ν = I_{ν+1}/I_ν come from Gauss's continued fraction r_ν = β / (2(ν+1) + β r_{ν+1}), from high orders
-    down; c_0 from the value of the kernel at x = y, e^{|β|} = Σ_l dim_l |c_l|. Every step adds positive numbers.
+    They are $c_l = Γ(d/2)(2/β)^{d/2-1} I_{l+d/2-1}(β)$ (Funk and Hecke). The ratios $r_ν = I_{ν+1}/I_ν$ come from Gauss's
+    continued fraction $r_ν = β / (2(ν+1) + β r_{ν+1})$, from high orders down; $c_0$ comes from the value of the kernel at
+    x = y, $e^{|β|} = \sum_l \dim_l |c_l|$. Every step adds positive numbers.
+
+    **Arguments**
+
+    - `beta`: β, as an array of shape (); it may be traced.
+    - `d`: the sphere is S^{d-1}.
+    - `degree`: the highest degree.
+
+    **Returns** `Eigenvalues` for l = 0..degree, to full relative accuracy.
 
     >>> c = kernel_eigenvalues(jnp.asarray(2.0), 3, 1)          # on S²: c_0 = sinh β / β
     >>> bool(abs(jnp.exp(c.log_first) - math.sinh(2.0) / 2.0) < 1e-14)

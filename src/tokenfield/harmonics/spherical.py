@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield._types import Count
+from tokenfield._types import AnyArray, Count
 from tokenfield.harmonics.base import AbstractHarmonics
 from tokenfield.harmonics.fourier import (
     checked_degree,
@@ -27,11 +27,18 @@ from tokenfield.harmonics.zonal import gauss
 
 @dataclasses.dataclass(frozen=True)
 class Spherical(AbstractHarmonics):
-    r"""$\bar P_l^0(z), \sqrt2\,\bar P_l^m(z)\cos mφ, \sqrt2\,\bar P_l^m(z)\sin mφ$ on S², by degree l, then by order m,
-    where $x = (\sqrt{1-z^2}\cosφ, \sqrt{1-z^2}\sinφ, z)$ and $\bar P_l^m = \sqrt{(2l+1)\frac{(l-m)!}{(l+m)!}}\,P_l^m$
-    without the sign of Condon and Shortley: orthonormal with respect to the uniform probability measure.
+    r"""The real spherical harmonics on S²: $\bar P_l^0(z), \sqrt2\,\bar P_l^m(z)\cos mφ, \sqrt2\,\bar P_l^m(z)\sin mφ$.
 
-    The grid has Gauss–Legendre latitudes (z increasing) times equally spaced longitudes, latitude by latitude.
+    They are ordered by degree l, then by order m, with $x = (\sqrt{1-z^2}\cosφ, \sqrt{1-z^2}\sinφ, z)$ and
+    $\bar P_l^m = \sqrt{(2l+1)\frac{(l-m)!}{(l+m)!}}\,P_l^m$ without the sign of Condon and Shortley, and orthonormal with
+    respect to the uniform probability measure. The grid has Gauss–Legendre latitudes (z increasing) times equally spaced
+    longitudes, latitude by latitude.
+
+    **Arguments**
+
+    - `degree`: the highest degree, 1 or more.
+
+    **Raises** `InputError` where it is not.
 
     >>> basis = Spherical(1)                                    # 1, √3 z, √3 x, √3 y
     >>> f = basis.synthesize(jnp.array([0.0, 0.0, 1.0, 0.0]))
@@ -96,7 +103,7 @@ class Spherical(AbstractHarmonics):
     def refined(self, degree: int) -> "Spherical":
         return Spherical(degree)
 
-    def resize(self, coefficients: Float[Array, "*batch size"], degree: int) -> Float[Array, "*batch other"]:
+    def resize(self, coefficients: Float[AnyArray, "*batch size"], degree: int) -> Float[Array, "*batch other"]:
         return resized(coefficients, self.refined(degree).size)
 
 

@@ -8,10 +8,9 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.linalg import eigh_tridiagonal
 
 from tokenfield._checks import whole
-from tokenfield._types import Count
+from tokenfield._types import AnyArray, Count
 from tokenfield.errors import InputError
 from tokenfield.harmonics.base import AbstractHarmonics
 from tokenfield.harmonics.fourier import checked_degree, frozen, parts, resized
@@ -20,10 +19,18 @@ from tokenfield.harmonics.kernel import log_dimension
 
 @dataclasses.dataclass(frozen=True)
 class Zonal(AbstractHarmonics):
-    r"""$e_l(t) ∝ C_l^{(d/2-1)}(t)$, $t = ⟨x, e_1⟩$, $e_l(1) > 0$, orthonormal with respect to the law of t when x is
-    uniform on S^{d-1}, of density ∝ $(1-t^2)^{(d-3)/2}$. For d = 2: $1, \sqrt2\,T_l$; for d = 3: $\sqrt{2l+1}\,P_l$.
+    r"""The zonal harmonics on S^{d-1}: $e_l(t) ∝ C_l^{(d/2-1)}(t)$, $t = ⟨x, e_1⟩$, $e_l(1) > 0$.
 
-    The grid has the nodes of Gauss–Jacobi quadrature; its points are (t, √(1-t²), 0, ...).
+    They are orthonormal with respect to the law of t when x is uniform on S^{d-1}, of density ∝ $(1-t^2)^{(d-3)/2}$: for d = 2
+    they are $1, \sqrt2\,T_l$, for d = 3 $\sqrt{2l+1}\,P_l$. The grid has the nodes of Gauss–Jacobi quadrature; its points are
+    (t, √(1-t²), 0, ...).
+
+    **Arguments**
+
+    - `d`: the sphere is S^{d-1}, 2 or more.
+    - `degree`: the highest degree, 1 or more.
+
+    **Raises** `InputError` where they are not, or the harmonics leave the range of floating-point numbers.
 
     >>> basis = Zonal(8, 2)
     >>> f = basis.synthesize(jnp.array([0.0, 1.0, 0.0]))
@@ -81,7 +88,7 @@ class Zonal(AbstractHarmonics):
     def refined(self, degree: int) -> "Zonal":
         return Zonal(self.d, degree)
 
-    def resize(self, coefficients: Float[Array, "*batch size"], degree: int) -> Float[Array, "*batch other"]:
+    def resize(self, coefficients: Float[AnyArray, "*batch size"], degree: int) -> Float[Array, "*batch other"]:
         return resized(coefficients, self.refined(degree).size)
 
 
@@ -114,6 +121,8 @@ def gauss(d: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 @functools.lru_cache(maxsize=64)
 def _gauss(d: int, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and square roots of the weights: those are floats even where the weights are too small to be."""
+    from scipy.linalg import eigh_tridiagonal
+
     t = np.asarray(eigh_tridiagonal(np.zeros(n), recurrence(d, n - 1), eigvals_only=True))  # Golub and Welsch
     t = (t - t[::-1]) / 2
     t = t - _christoffel(t, d, n)[0]

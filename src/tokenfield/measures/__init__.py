@@ -16,12 +16,20 @@ MEASURES: dict[str, type[AbstractMeasure]] = {}
 
 def register(*kinds: type[AbstractMeasure]) -> None:
     """Let saved runs and specs know these kinds of measures. A kind with a motion is registered with it
-    (`tokenfield.evolution.moves`)."""
+    (`tokenfield.evolution.moves`).
+
+    **Arguments**
+
+    - `kinds`: classes of measures, known by their names.
+    """
     MEASURES.update({kind.__name__: kind for kind in kinds})
 
 
 def constructors() -> dict[str, Callable[..., AbstractMeasure]]:
-    """Every way to make a measure by its name in a spec."""
+    """Every way to make a measure that a spec may call.
+
+    **Returns** the constructors of all registered kinds, by their names in a spec.
+    """
     return {name: make for kind in MEASURES.values() for name, make in kind.constructors().items()}
 
 

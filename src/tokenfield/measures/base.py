@@ -1,5 +1,6 @@
 """What a measure is: the state that a flow moves."""
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -17,7 +18,7 @@ from tokenfield.errors import InputError
 
 
 class AbstractMeasure(eqx.Module):
-    """A probability measure that a Flow can act on. Every kind is a pytree: it jits, vmaps and differentiates.
+    """A probability measure that a Flow can act on. Every kind is a pytree: it works under jit, vmap and grad.
 
     A kind names the axes of its arrays (`axes`); the quantities that tell how a run of it went (`quantities`), which stories
     and pictures show unless a room above knows better; and the constructors that specs may call (`constructors`). The states
@@ -65,30 +66,62 @@ class AbstractMeasure(eqx.Module):
 
     @property
     def dtype(self) -> Any:
+        """The precision of the arrays."""
         return next(iter(self.arrays.values())).dtype
 
     @classmethod
     def restore(cls, arrays: dict[str, Array], **plain: Any) -> Self:
-        """The measure of given arrays, which may have one leading axis of time."""
+        """The measure of given arrays.
+
+        **Arguments**
+
+        - `arrays`: the arrays by name, as `arrays` gives them; they may have one leading axis of time.
+        - `plain`: what else the constructor needs, as `plain` gives it.
+
+        **Returns** the measure, or the states of a run as one measure.
+        """
         name, array = next(iter(arrays.items()))
         make = lambda parts: cls(**parts, **plain)
         return jax.vmap(make)(arrays) if array.ndim > len(cls.axes[name]) else make(arrays)
 
     def take(self, index: int) -> Self:
-        """The state at one index of the time axis; of a batch of runs, every member's."""
+        """The state at one index of the time axis.
+
+        **Arguments**
+
+        - `index`: the index of a saved time.
+
+        **Returns** the measure at that time; of a batch of runs, every member's.
+        """
         names = list(self.arrays)
         taken = [_taken(array, index, array.ndim - len(self.axes[name]) - 1) for name, array in self.arrays.items()]
         return eqx.tree_at(lambda mu: [getattr(mu, name) for name in names], self, taken)
 
     @staticmethod
     def joined(parts: "Sequence[M]") -> "M":
-        """States of several stretches of time as one, in the representation of the last."""
+        """States of several stretches of time as one, in the representation of the last.
+
+        **Arguments**
+
+        - `parts`: measures with a leading axis of time each, in order.
+
+        **Returns** one measure with all their times.
+        """
         return jax.tree.map(
             lambda *leaves: check.on_device(np.concatenate([np.asarray(leaf) for leaf in leaves])), *parts
         )
 
-    def plot(self, path: Any = None) -> Any:
-        """A picture of the measure, written to `path` or returned as a figure."""
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """A picture of the measure.
+
+        **Arguments**
+
+        - `path`: where to write it, as .png, .pdf or .svg; left out, nothing is written.
+
+        **Returns** the path, or the figure where nothing was written.
+
+        **Raises** `StoreError` where it cannot be written.
+        """
         return door("picture_of")(self, path)
 
     def at(self, *arrays: Any) -> Self:

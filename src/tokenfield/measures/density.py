@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,12 +11,15 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
-from tokenfield._types import Count, Scalar, Vector, Whole
+from tokenfield._types import Count, Numbers, Scalar, Vector, Whole, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics, Fourier, Spherical, Zonal, kernel_eigenvalues
 from tokenfield.measures.base import AbstractMeasure
 from tokenfield.measures.sampling import inverted, sample_sphere, sample_zonal
 from tokenfield.measures.tokens import Tokens
+
+if TYPE_CHECKING:
+    from tokenfield.flow import Flow
 
 FINE = 1e-12
 """A function's harmonics are raised until the last ones are this small beside the first."""
@@ -25,9 +28,10 @@ NEGATIVE = 1e-6
 
 
 class AbstractDensity(AbstractMeasure):
-    r"""μ = f σ with $f = \sum_j f_j e_j$, σ the uniform probability measure and e_j orthonormal harmonics, $f_0 = 1$.
+    r"""A density on a sphere: $μ = fσ$ with $f = \sum_j f_j e_j$, $f_0 = 1$.
 
-    So f = 1 is the uniform measure. Calling a density, `mu(x)`, gives f at points of the sphere.
+    Here σ is the uniform probability measure and the e_j are orthonormal harmonics, so that f = 1 is the uniform measure.
+    Calling a density, `mu(x)`, gives f at points of the sphere.
     """
 
     coefficients: eqx.AbstractVar[Float[Array, "*batch size"]]
@@ -55,15 +59,38 @@ class AbstractDensity(AbstractMeasure):
         return self.basis.degree
 
     def with_coefficients(self, coefficients: Float[Array, "*batch size"]) -> "AbstractDensity":
-        """The density of the same kind with other coefficients, unchecked."""
+        """The density of the same kind with other coefficients.
+
+        **Arguments**
+
+        - `coefficients`: f_j along the last axis, unchecked; their number decides the degree.
+
+        **Returns** that density.
+        """
         return eqx.tree_at(lambda mu: mu.coefficients, self, coefficients)
 
     def refined(self, degree: int) -> "AbstractDensity":
-        """The same density with harmonics up to another degree."""
+        """The same density with harmonics up to another degree.
+
+        **Arguments**
+
+        - `degree`: the highest degree; what is above is cut off, what is missing is zero.
+
+        **Returns** that density.
+        """
         return self.with_coefficients(self.basis.resize(self.coefficients, degree))
 
-    def __call__(self, x: Any) -> np.ndarray:
-        """f at points x of shape (m, d) on the sphere; on the circle also at angles of shape (m,)."""
+    def __call__(self, x: Numbers) -> np.ndarray:
+        """The density f at points of the sphere.
+
+        **Arguments**
+
+        - `x`: points of shape (m, d); on the circle also angles of shape (m,).
+
+        **Returns** f, shape (m,).
+
+        **Raises** `InputError` where the shape does not fit.
+        """
         return self.basis.evaluate(np.asarray(self.coefficients), self._points(x))
 
     def _points(self, x: Any) -> np.ndarray:
@@ -112,7 +139,16 @@ class AbstractDensity(AbstractMeasure):
         return _entropy(self)
 
     def energy(self, beta: Scalar, scaled: bool = False) -> Float[Array, "*batch"]:
-        r"""$E_β(μ) = \frac1{2β}\iint e^{β⟨x,y⟩} dμ dμ = \frac1{2β}\sum_j c_{l_j} f_j^2$; times e^{-β} if `scaled`.
+        r"""The energy $E_β(μ) = \frac1{2β}\iint e^{β⟨x,y⟩} dμ dμ = \frac1{2β}\sum_j c_{l_j} f_j^2$ that attention climbs.
+
+        [rigollet2025, equation (3)], with the eigenvalues c_l of the kernel (`tokenfield.harmonics.kernel_eigenvalues`).
+
+        **Arguments**
+
+        - `beta`: the inverse temperature β, not 0.
+        - `scaled`: whether to multiply by $e^{-β}$.
+
+        **Returns** the energy, of the states of a run one number per time.
 
         >>> bool(abs(CircleDensity.uniform().energy(1.0) - 0.6330329388) < 1e-9)        # I_0(1)/2
         True
@@ -122,10 +158,18 @@ class AbstractDensity(AbstractMeasure):
         total = jnp.sum(c.ratio[self.basis.degrees] * self.coefficients**2, axis=-1)
         return jnp.exp(c.log_first - (β if scaled else 0.0)) * total / (2 * β)
 
-    def free_energy(self, flow: Any) -> Float[Array, "*batch"]:
-        r"""$\frac1κ \int f \log f \,dσ - \frac V2 \iint \frac{e^{β⟨x,y⟩} - 1}{β} dμ dμ$, which noisy USA lets fall.
+    @no_type_check
+    def free_energy(self, flow: "Flow") -> Float[Array, "*batch"]:
+        r"""The free energy $\frac1κ \int f \log f \,dσ - \frac V2 \iint \frac{e^{β⟨x,y⟩} - 1}{β} dμ dμ$, which falls along noisy
+        USA  [rigollet2025, section 7].
 
-        [rigollet2025, section 7]. The flow gives β, V and κ; without noise the first term is nothing.
+        **Arguments**
+
+        - `flow`: what gives β, V and κ; without noise the first term is nothing.
+
+        **Returns** the free energy, of the states of a run one number per time.
+
+        **Raises** `InputError` where attention is not the gradient of an energy, or changes with depth.
         """
         noise = 0.0 if flow.kappa is None else self.entropy / flow.kappa
         return -0.5 * flow.interaction(self.coefficients, self.basis) - noise
@@ -134,13 +178,30 @@ class AbstractDensity(AbstractMeasure):
 
     @abc.abstractmethod
     def sample(self, n: Count, seed: Count = 0) -> Tokens:
-        """n independent tokens of this law, by inverting its distribution function."""
+        """Independent tokens of this law, by inverting its distribution function.
+
+        **Arguments**
+
+        - `n`: how many.
+        - `seed`: the seed of the random numbers.
+
+        **Returns** n tokens on the sphere.
+
+        **Raises** `InputError` where n or the seed is not a whole number.
+        """
 
     @staticmethod
     def joined(parts: "Sequence[Any]") -> Any:
-        """States of several stretches of time as one, in the harmonics of the last."""
+        """States of several stretches of time as one, in the harmonics of the last.
+
+        **Arguments**
+
+        - `parts`: densities with a leading axis of time each, in order.
+
+        **Returns** one density with all their times.
+        """
         last = parts[-1]
-        rows = [np.asarray(part.basis.resize(part.coefficients, last.degree)) for part in parts]
+        rows = [np.asarray(part.basis.resize(check.on_device(part.coefficients), last.degree)) for part in parts]
         return last.with_coefficients(check.on_device(np.concatenate(rows)))
 
     def __repr__(self) -> str:
@@ -152,7 +213,13 @@ class AbstractDensity(AbstractMeasure):
 
 class CircleDensity(AbstractDensity):
     r"""A density on the circle by its Fourier series $f = 1 + \sqrt2 \sum_k (a_k \cos kθ + b_k \sin kθ)$, with respect to
-    dθ/2π. `coefficients` are 1, a_1, b_1, a_2, b_2, ...
+    dθ/2π.
+
+    **Arguments**
+
+    - `coefficients`: 1, a_1, b_1, a_2, b_2, ...
+
+    **Raises** `InputError` where their number is not odd or below 3, the first is not 1, or f is negative somewhere.
 
     >>> mu = CircleDensity.von_mises(concentration=2.0)
     >>> bool(abs(mu.order - 0.6977746579) < 1e-9)                           # I_1(2)/I_0(2)
@@ -191,12 +258,32 @@ class CircleDensity(AbstractDensity):
 
     @staticmethod
     def uniform(degree: Count = 128) -> "CircleDensity":
-        """The uniform measure."""
+        """The uniform measure on the circle, f = 1.
+
+        **Arguments**
+
+        - `degree`: the highest degree of the harmonics.
+
+        **Returns** the density.
+
+        >>> CircleDensity.uniform(degree=2).coefficients.tolist()
+        [1.0, 0.0, 0.0, 0.0, 0.0]
+        """
         return CircleDensity(np.eye(1, Fourier(degree).size)[0])
 
     @staticmethod
     def wave(amplitude: Scalar = 0.1, k: Count = 1, degree: Count = 128) -> "CircleDensity":
-        """f = 1 + amplitude·cos kθ.
+        """A wave on the circle: f = 1 + amplitude·cos kθ.
+
+        **Arguments**
+
+        - `amplitude`: between -1 and 1.
+        - `k`: the wave number.
+        - `degree`: the highest degree of the harmonics; at least 2k are taken.
+
+        **Returns** the density.
+
+        **Raises** `InputError` where f would be negative.
 
         >>> round(CircleDensity.wave(0.5, k=2)([0.0]).item(), 12)
         1.5
@@ -205,18 +292,51 @@ class CircleDensity(AbstractDensity):
 
     @staticmethod
     def von_mises(concentration: Scalar, angle: Scalar = 0.0, degree: Whole = None) -> "CircleDensity":
-        """f ∝ e^{concentration·cos(θ - angle)}."""
+        """The von Mises law on the circle: f ∝ e^{concentration·cos(θ - angle)}.
+
+        **Arguments**
+
+        - `concentration`: how narrow it is; 0 is uniform.
+        - `angle`: where its peak is.
+        - `degree`: the highest degree of the harmonics; found when left out.
+
+        **Returns** the density.
+
+        **Raises** `InputError` where harmonics of this degree, or of any that is tried, do not resolve it.
+        """
         return CircleDensity.from_function(lambda θ: np.exp(concentration * (np.cos(θ - angle) - 1)), degree)
 
     @staticmethod
-    def from_function(function: Callable, degree: Whole = None) -> "CircleDensity":
-        """From a positive function of the angle, not necessarily of mass 1; degree found when left out."""
+    def from_function(function: Callable[[Any], Any], degree: Whole = None) -> "CircleDensity":
+        """The density that is proportional to a function of the angle.
+
+        **Arguments**
+
+        - `function`: from angles, shape (m,), to values that are not negative, shape (m,); not necessarily of mass 1.
+        - `degree`: the highest degree of the harmonics; found when left out.
+
+        **Returns** the density, divided by its mass.
+
+        **Raises** `InputError` where the function is negative, not finite or zero, or harmonics do not resolve it.
+        """
         f = lambda basis: function(np.arctan2(basis.points[:, 1], basis.points[:, 0]))
         return CircleDensity(_series(f, Fourier(64), degree, Fourier.most))
 
     @staticmethod
+    @no_type_check
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None) -> "CircleDensity":
-        """Tokens smoothed by the heat kernel of width `bandwidth` (n^{-1/5} when left out): positive, mass 1."""
+        """The density of tokens on the circle, smoothed by the heat kernel: positive, and of mass 1.
+
+        **Arguments**
+
+        - `mu`: tokens on the unit circle.
+        - `bandwidth`: the width of the kernel, $n^{-1/5}$ when left out.
+        - `degree`: the highest degree of the harmonics; found when left out.
+
+        **Returns** the density.
+
+        **Raises** `InputError` where tokens are not on the circle, or there are too few modes for the bandwidth.
+        """
         return CircleDensity(_smoothed(mu, Fourier(1), bandwidth, degree))
 
     def sample(self, n: Count, seed: Count = 0) -> Tokens:
@@ -226,9 +346,17 @@ class CircleDensity(AbstractDensity):
 
 
 class SphereDensity(AbstractDensity):
-    r"""A density on S² by its spherical harmonics; or, with `zonal=True`, on S^{d-1} for any d one that depends only on
-    the height t = x_1, by its Gegenbauer series. Coefficients refer to orthonormal harmonics (see `tokenfield.harmonics`),
-    the first is 1.
+    r"""A density $f = 1 + \sum_{j \geq 1} f_j e_j$ on S² by its spherical harmonics; or, with `zonal=True`, on S^{d-1} for any d
+    one that depends only on the height t = x_1, by its Gegenbauer series.
+
+    **Arguments**
+
+    - `coefficients`: 1, f_1, f_2, ... of the orthonormal harmonics `tokenfield.harmonics.Spherical` or `Zonal` up to a degree L:
+      (L+1)² of them, or L + 1 if zonal.
+    - `d`: the sphere is S^{d-1}; 3 unless zonal.
+    - `zonal`: whether f depends only on the height.
+
+    **Raises** `InputError` where d or the number of coefficients does not fit, the first is not 1, or f is negative somewhere.
 
     >>> mu = SphereDensity.von_mises(concentration=3.0)
     >>> bool(abs(mu.order - (1 / np.tanh(3.0) - 1 / 3)) < 1e-9)              # Langevin's function
@@ -283,15 +411,40 @@ class SphereDensity(AbstractDensity):
 
     @staticmethod
     def uniform(degree: Count = 32, d: Count = 3, zonal: bool = False) -> "SphereDensity":
-        """The uniform measure."""
+        """The uniform measure on the sphere, f = 1.
+
+        **Arguments**
+
+        - `degree`: the highest degree of the harmonics.
+        - `d`, `zonal`: the sphere S^{d-1}, and whether as a zonal density; d is 3 unless zonal.
+
+        **Returns** the density.
+
+        **Raises** `InputError` where d is not 3 and the density is not zonal.
+
+        >>> SphereDensity.uniform(degree=2, d=8, zonal=True).coefficients.tolist()
+        [1.0, 0.0, 0.0]
+        """
         return SphereDensity(np.eye(1, _sphere(degree, d, zonal).size)[0], d, zonal)
 
     @staticmethod
     def wave(
         amplitude: Scalar = 0.1, l: Count = 1, degree: Count = 32, d: Count = 3, zonal: bool = False
     ) -> "SphereDensity":
-        """f = 1 + amplitude·P_l(t), P_l the zonal harmonic of degree l with P_l(1) = 1 and t the height along the axis: x_1
-        if zonal, x_3 otherwise.
+        """A wave on the sphere: f = 1 + amplitude·P_l(t), P_l the zonal harmonic of degree l with P_l(1) = 1.
+
+        The height t is x_1 if the density is zonal, x_3 otherwise.
+
+        **Arguments**
+
+        - `amplitude`: between -1 and 1.
+        - `l`: the degree of the wave.
+        - `degree`: the highest degree of the harmonics; at least 2l are taken.
+        - `d`, `zonal`: the sphere S^{d-1}, and whether as a zonal density; d is 3 unless zonal.
+
+        **Returns** the density.
+
+        **Raises** `InputError` where f would be negative, or d is not 3 and the density is not zonal.
 
         >>> bool(abs(SphereDensity.wave(0.5, l=2)([[0.0, 0.0, 1.0]])[0] - 1.5) < 1e-12)
         True
@@ -307,7 +460,20 @@ class SphereDensity(AbstractDensity):
     def von_mises(
         concentration: Scalar, axis: Vector = None, degree: Whole = None, d: Count = 3, zonal: bool = False
     ) -> "SphereDensity":
-        """f ∝ e^{concentration·<x, axis>}; the axis is e_1 for zonal densities, the third otherwise unless given."""
+        """The von Mises–Fisher law on the sphere: f ∝ e^{concentration·<x, axis>}.
+
+        **Arguments**
+
+        - `concentration`: how narrow it is; 0 is uniform.
+        - `axis`: a vector of shape (d,) towards its peak; left out, e_3, or e_1 for zonal densities, which have no other.
+        - `degree`: the highest degree of the harmonics; found when left out.
+        - `d`, `zonal`: the sphere S^{d-1}, and whether as a zonal density; d is 3 unless zonal.
+
+        **Returns** the density.
+
+        **Raises** `InputError` where harmonics do not resolve it, a zonal density is given an axis, or d is not 3 and the density
+        is not zonal.
+        """
         if zonal and axis is not None:
             raise InputError("A zonal density has the axis e_1; leave `axis` out.")
         pole = np.eye(1, d, 0 if zonal else 2)[0] if axis is None else np.asarray(axis, float)
@@ -315,9 +481,23 @@ class SphereDensity(AbstractDensity):
         return SphereDensity._of_points(lambda x: np.exp(concentration * (x @ pole - 1)), degree, d, zonal)
 
     @staticmethod
-    def from_function(function: Callable, degree: Whole = None, d: Count = 3, zonal: bool = False) -> "SphereDensity":
-        """From a positive function of points x (m, d), or if zonal of the height t (m,); not necessarily of mass 1; the
-        degree is found when left out."""
+    def from_function(
+        function: Callable[[Any], Any], degree: Whole = None, d: Count = 3, zonal: bool = False
+    ) -> "SphereDensity":
+        """The density that is proportional to a function on the sphere.
+
+        **Arguments**
+
+        - `function`: from points, shape (m, d), or if zonal from heights t = x_1, shape (m,), to values that are not negative,
+          shape (m,); not necessarily of mass 1.
+        - `degree`: the highest degree of the harmonics; found when left out.
+        - `d`, `zonal`: the sphere S^{d-1}, and whether as a zonal density; d is 3 unless zonal.
+
+        **Returns** the density, divided by its mass.
+
+        **Raises** `InputError` where the function is negative, not finite or zero, harmonics do not resolve it, or d is not 3 and
+        the density is not zonal.
+        """
         return SphereDensity._of_points((lambda x: function(x[:, 0])) if zonal else function, degree, d, zonal)
 
     @staticmethod
@@ -327,8 +507,19 @@ class SphereDensity(AbstractDensity):
 
     @staticmethod
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None, zonal: bool = False) -> "SphereDensity":
-        """Tokens smoothed by the heat kernel of width `bandwidth` (when left out n^{-1/6}, or n^{-1/5} if zonal):
-        positive, mass 1."""
+        """The density of tokens on the sphere, smoothed by the heat kernel: positive, and of mass 1.
+
+        **Arguments**
+
+        - `mu`: tokens on the unit sphere.
+        - `bandwidth`: the width of the kernel; when left out $n^{-1/6}$, or $n^{-1/5}$ if zonal.
+        - `degree`: the highest degree of the harmonics; found when left out.
+        - `zonal`: whether to average over rotations about e_1, in any dimension; otherwise d is 3.
+
+        **Returns** the density.
+
+        **Raises** `InputError` where tokens are not on the sphere, or there are too few modes for the bandwidth.
+        """
         return SphereDensity(_smoothed(mu, _sphere(1, mu.d, zonal), bandwidth, degree), mu.d, zonal)
 
     def sample(self, n: Count, seed: Count = 0) -> Tokens:

@@ -8,18 +8,26 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
-from tokenfield._types import Scalar
+from tokenfield._types import Scalar, Whole
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 from tokenfield.measures.tokens import Tokens
 
 
 class Equiangular(AbstractMeasure):
-    r"""n tokens x_i = rθ_i with $⟨θ_i, θ_j⟩ = ρ$ for i ≠ j; attention keeps them so  [rigollet2025, section 6.1].
+    r"""Equiangular tokens: n vectors $x_i = rθ_i$ of one length with $⟨θ_i, θ_j⟩ = ρ$ for i ≠ j.
 
-    **Arguments** `rho`: the common cosine, -1/(n-1) ≤ ρ < 1. `n`: how many, 2 or more, as many as 10¹⁶. `r`: their
-    length. Instead of ρ, `gap` = 1 - ρ or `log_gap` = log(1 - ρ): it is the gap that is kept, as its logarithm, so that
-    it has all its digits when ρ is 1 to sixteen of them.
+    Attention whose matrices are multiples of the identity keeps them so  [rigollet2025, section 6.1]. It is the gap 1 - ρ that
+    is kept, as its logarithm, so that it has all its digits when ρ is 1 to sixteen of them.
+
+    **Arguments**
+
+    - `rho`: the common cosine, -1/(n-1) ≤ ρ < 1.
+    - `n`: how many, 2 or more, as many as 10¹⁶.
+    - `r`: their length.
+    - `gap`, `log_gap`: 1 - ρ or log(1 - ρ), one of them in place of ρ.
+
+    **Raises** `InputError` where n is missing, the angle is not given exactly once, or no such vectors exist.
 
     >>> mu = Equiangular(rho=0.5, n=2000)
     >>> float(mu.rho), float(mu.gap), int(mu.n)
@@ -98,14 +106,31 @@ class Equiangular(AbstractMeasure):
         return jnp.maximum(jnp.log(self.excess) - self.log_gap, -1e5)
 
     def with_alignment(self, alignment: Float[Array, ""], r: Float[Array, ""]) -> "Equiangular":
-        """The same number of tokens at another u and r: 1 - ρ = n/(n - 1 + e^u)."""
+        """The same number of tokens at another alignment u and length r: 1 - ρ = n/(n - 1 + e^u).
+
+        **Arguments**
+
+        - `alignment`: u.
+        - `r`: the length of the tokens.
+
+        **Returns** the tokens there.
+        """
         far = alignment > 30
         near = jnp.log1p(jnp.expm1(jnp.where(far, 0.0, alignment)) / self.n)
         beyond = jnp.logaddexp(jnp.log(self.n - 1), alignment) - jnp.log(self.n)
         return Equiangular(log_gap=-jnp.where(far, beyond, near), n=self.n, r=r)
 
-    def tokens(self, d: Any = None, seed: Any = None) -> Tokens:
-        """Actual tokens in this position, in R^d (d = n when left out), randomly turned with a seed.
+    def tokens(self, d: Whole = None, seed: Whole = None) -> Tokens:
+        """Actual tokens in this position.
+
+        **Arguments**
+
+        - `d`: the dimension of their space; the least that holds them when left out, n unless they are a regular simplex.
+        - `seed`: the seed of a random rotation; none when left out.
+
+        **Returns** n tokens in R^d.
+
+        **Raises** `InputError` where R^d has no room for them.
 
         >>> Equiangular(rho=0.0, n=3, r=2.0).tokens().gram.tolist()
         [[4.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 0.0, 4.0]]
@@ -116,9 +141,9 @@ class Equiangular(AbstractMeasure):
     def __repr__(self) -> str:
         if check.traced(self) or self.log_gap.ndim:
             return f"Equiangular({'traced' if check.traced(self) else f'{self.log_gap.shape} states'})"
-        told = f"rho={float(self.rho):.6g}" if float(self.gap) > 1e-5 else f"rho=1-{float(self.gap):.4g}"
+        angle = f"rho={float(self.rho):.6g}" if float(self.gap) > 1e-5 else f"rho=1-{float(self.gap):.4g}"
         radius = "" if float(self.r) == 1 else f", r={float(self.r):g}"
-        return f"Equiangular({told}, n={float(self.n):.16g}{radius})"
+        return f"Equiangular({angle}, n={float(self.n):.16g}{radius})"
 
 
 def _gap(rho: Float[Array, ""]) -> Float[Array, ""]:

@@ -1,7 +1,7 @@
 """Gaussian measures: attention moves them as Gaussians."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
-from tokenfield._types import Count, Matrix, Vector
+from tokenfield._types import Count, Matrix, Vector, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 from tokenfield.measures.tokens import Tokens
@@ -39,9 +39,14 @@ def _factor_jvp(primals, tangents):
 
 
 class Gaussian(AbstractMeasure):
-    r"""N(m, Σ) on R^d  [castin2025, section 4].
+    r"""The Gaussian measure N(m, Σ) on R^d, which softmax attention moves as a Gaussian  [castin2025, section 4].
 
-    **Arguments** `mean`: shape (d,). `cov`: symmetric, no negative eigenvalue, shape (d, d); it may be singular.
+    **Arguments**
+
+    - `mean`: m, shape (d,).
+    - `cov`: Σ, symmetric and without negative eigenvalues, shape (d, d); it may be singular.
+
+    **Raises** `InputError` where shapes do not fit, an entry is not finite, or Σ is no covariance.
 
     >>> mu = Gaussian([0.0, 0.0], [[2.0, 0.0], [0.0, 1.0]])
     >>> mu.d, mu.trace.item(), mu.cone.tolist()
@@ -94,7 +99,13 @@ class Gaussian(AbstractMeasure):
         return jnp.maximum(jnp.linalg.eigvalsh(self.cov)[..., ::-1], 0.0)
 
     def rank(self, tolerance: float = 1e-9) -> Int[Array, "*batch"]:
-        """How many eigenvalues of Σ exceed `tolerance` times the largest.
+        """The rank of the covariance: how many eigenvalues of Σ exceed `tolerance` times the largest.
+
+        **Arguments**
+
+        - `tolerance`: from which share of the largest on an eigenvalue counts.
+
+        **Returns** the rank, of the states of a run one number per time.
 
         >>> Gaussian([0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]]).rank().item()
         1
@@ -119,7 +130,14 @@ class Gaussian(AbstractMeasure):
         return self.with_moments(self.mean / scale[..., None], self.cov / self.trace[..., None, None])
 
     def with_moments(self, mean: Array, cov: Array) -> "Gaussian":
-        """Another Gaussian, unchecked."""
+        """The Gaussian with another mean and covariance, unchecked.
+
+        **Arguments**
+
+        - `mean`: of shape (d,); `cov`: of shape (d, d); both may have leading axes.
+
+        **Returns** that Gaussian.
+        """
         new = object.__new__(Gaussian)
         object.__setattr__(new, "mean", mean)
         object.__setattr__(new, "cov", cov)
@@ -131,8 +149,17 @@ class Gaussian(AbstractMeasure):
         return _factor(self.cov)
 
     @staticmethod
-    def of(mu: Any) -> "Gaussian":
+    @no_type_check
+    def of(mu: Tokens) -> "Gaussian":
         """The Gaussian with the mean and covariance of some tokens.
+
+        **Arguments**
+
+        - `mu`: the tokens.
+
+        **Returns** the Gaussian; its covariance is singular where tokens span less than the space.
+
+        **Raises** `InputError` for anything but tokens.
 
         >>> Gaussian.of(Tokens([[1.0, 0.0], [-1.0, 0.0]])).cov.tolist()
         [[1.0, 0.0], [0.0, 0.0]]
@@ -143,7 +170,16 @@ class Gaussian(AbstractMeasure):
         return Gaussian(mu.mean, jnp.einsum("n,ni,nj->ij", mu.w, spread, spread))
 
     def sample(self, n: Count, seed: Count = 0) -> Tokens:
-        """n independent tokens of this law.
+        """Independent tokens of this law.
+
+        **Arguments**
+
+        - `n`: how many.
+        - `seed`: the seed of the random numbers.
+
+        **Returns** n tokens in R^d.
+
+        **Raises** `InputError` where n or the seed is not a whole number.
 
         >>> Gaussian([0.0], [[4.0]]).sample(5).x.shape
         (5, 1)

@@ -37,7 +37,7 @@ def weighted_points(density: Callable, rule: Callable[[int], Rule], n: int) -> R
 def _values(density: Callable, x: np.ndarray) -> np.ndarray:
     f = np.asarray(density(x), float)
     if f.shape not in ((len(x),), (len(x), 1)):
-        raise InputError(f"The density must give one number a point, shape ({len(x)},), but gave shape {f.shape}.")
+        raise InputError(f"The density must give one number per point, shape ({len(x)},), but gave shape {f.shape}.")
     if not np.isfinite(f).all() or f.min() < 0:
         raise InputError(
             f"A density must be finite and not negative, but its least value at the nodes is {f.min():.3g}."

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, ParamSpec
 
 import equinox as eqx
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield._norms import sizes, unit
-from tokenfield._types import AnyArray, Count, Matrix, Scalar, Vector, Whole
+from tokenfield._types import AnyArray, Count, Matrix, Numbers, Scalar, Vector, Whole, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 
@@ -44,10 +44,16 @@ def _seeded(constructor: "Callable[P, Tokens]") -> "Callable[P, Tokens]":
 
 
 class Tokens(AbstractMeasure):
-    r"""n weighted points in R^d, $\mu = \sum_i w_i \delta_{x_i}$, with optional positions for causal attention.
+    r"""Tokens: n weighted points in R^d, the measure $\mu = \sum_i w_i \delta_{x_i}$.
 
-    **Arguments** `x`: points, shape (n, d). `w`: positive weights, shape (n,), sum 1; 1/n each when left out.
-    `s`: positions in [0, 1], shape (n,), when the order of the tokens matters.
+    **Arguments**
+
+    - `x`: points, shape (n, d), one row per token.
+    - `w`: positive weights, shape (n,), which sum to 1; 1/n each when left out.
+    - `s`: positions in [0, 1], shape (n,), for causal attention, where the order of the tokens matters.
+
+    **Raises** `InputError` where a shape does not fit, an entry is not finite, weights are not positive or do not sum to 1, or
+    positions lie outside [0, 1].
 
     >>> mu = Tokens([[1.0, 0.0], [0.0, 2.0]], w=[0.25, 0.75])
     >>> mu.n, mu.d, mu.mean.tolist(), mu.radii.tolist()
@@ -64,7 +70,7 @@ class Tokens(AbstractMeasure):
         names = ("uniform_sphere", "gaussian", "uniform_box", "orthonormal", "equiangular")
         return {name: getattr(cls, name) for name in names}
 
-    def __init__(self, x: Any, w: Any = None, s: Any = None):
+    def __init__(self, x: Numbers, w: Numbers | None = None, s: Numbers | None = None):
         x = check.real_array("x", x, like="an array of points, one row per token")
         if x.ndim != 2 or 0 in x.shape:
             raise InputError(
@@ -157,23 +163,31 @@ class Tokens(AbstractMeasure):
     @property
     def radii(self) -> Float[Array, "*batch n"]:
         """r_i = |x_i|."""
-        return check.on_device(sizes(self.x))
+        return sizes(self.x)
 
     @property
     def directions(self) -> Float[Array, "*batch n d"]:
         """θ_i = x_i / |x_i|, on the unit sphere."""
         self.refuse_zero_vectors()
-        return check.on_device(unit(self.x))
+        return unit(self.x)
 
     @property
     def origin(self) -> dict[str, Any] | None:
         return _ORIGINS.get(id(self))
 
     def with_points(self, x: Float[AnyArray, "*batch n d"]) -> "Tokens":
-        """The same weights and positions at other points."""
+        """The same weights and positions at other points.
+
+        **Arguments**
+
+        - `x`: the points, shape (n, d), unchecked; of the states of a run with the same leading axes.
+
+        **Returns** the tokens there.
+        """
         return eqx.tree_at(lambda mu: mu.x, self, check.on_device(x))
 
     def refuse_zero_vectors(self) -> None:
+        """Refuse tokens without a direction, where their values are known."""
         if not check.traced(self.x) and (zero := ~np.any(np.asarray(self.x), axis=-1)).any():
             raise InputError(
                 f"Every token must have a direction, but token {np.argwhere(zero)[0][-1]} is the zero vector. "
@@ -185,7 +199,7 @@ class Tokens(AbstractMeasure):
         batch = f"{self.x.shape[:-2]} batches of " if self.x.ndim > 2 else ""
         if check.traced(self):
             return f"Tokens({batch}n={self.n}, d={self.d}, traced)"
-        on = f" on the {where}" if np.all(abs(sizes(self.x) - 1) < 1e-6) else ""
+        on = f" on the {where}" if np.all(abs(np.asarray(self.radii) - 1) < 1e-6) else ""
         weights = "" if np.all(np.asarray(self.w) == np.asarray(self.w)[..., :1]) else ", weighted"
         return f"Tokens({batch}n={self.n}, d={self.d}{on}{weights}{', with positions' if self.s is not None else ''})"
 
@@ -194,7 +208,17 @@ class Tokens(AbstractMeasure):
     @classmethod
     @_seeded
     def uniform_sphere(cls, n: Count, d: Count, seed: Whole = 0) -> "Tokens":
-        """n independent uniform points on the unit sphere S^{d-1}.
+        """Independent uniform points on the unit sphere S^{d-1}.
+
+        **Arguments**
+
+        - `n`: how many.
+        - `d`: the dimension of the space around the sphere.
+        - `seed`: the seed of the random numbers.
+
+        **Returns** n tokens of equal weight.
+
+        **Raises** `InputError` where an argument is not a whole number, or too small.
 
         >>> Tokens.uniform_sphere(n=5, d=3, seed=1)
         Tokens(n=5, d=3 on the sphere)
@@ -204,7 +228,19 @@ class Tokens(AbstractMeasure):
     @classmethod
     @_seeded
     def gaussian(cls, n: Count, d: Count, mean: Vector = None, cov: Matrix = None, seed: Whole = 0) -> "Tokens":
-        """n independent samples of N(mean, cov); the standard normal law when both are left out.
+        """Independent samples of the normal law N(mean, cov).
+
+        **Arguments**
+
+        - `n`: how many.
+        - `d`: the dimension of the space.
+        - `mean`: of shape (d,); 0 when left out.
+        - `cov`: the covariance, shape (d, d), which may be singular; the identity when left out.
+        - `seed`: the seed of the random numbers.
+
+        **Returns** n tokens of equal weight.
+
+        **Raises** `InputError` where n, d or the seed is not a whole number, a shape does not fit, or `cov` is no covariance.
 
         >>> Tokens.gaussian(n=100, d=2, mean=[5.0, 0.0], cov=[[1.0, 0.5], [0.5, 1.0]]).x.shape
         (100, 2)
@@ -222,7 +258,18 @@ class Tokens(AbstractMeasure):
     @classmethod
     @_seeded
     def uniform_box(cls, n: Count, d: Count, low: Scalar = -1.0, high: Scalar = 1.0, seed: Whole = 0) -> "Tokens":
-        """n independent uniform points in the box [low, high]^d.
+        """Independent uniform points in the box [low, high]^d.
+
+        **Arguments**
+
+        - `n`: how many.
+        - `d`: the dimension of the space.
+        - `low`, `high`: the ends of each side.
+        - `seed`: the seed of the random numbers.
+
+        **Returns** n tokens of equal weight.
+
+        **Raises** `InputError` where n, d or the seed is not a whole number, or `low` is not below `high`.
 
         >>> bool(abs(Tokens.uniform_box(n=9, d=2, low=-5.0, high=5.0).x).max() <= 5)
         True
@@ -236,7 +283,17 @@ class Tokens(AbstractMeasure):
     @classmethod
     @_seeded
     def orthonormal(cls, n: Count, d: Whole = None, seed: Whole = None) -> "Tokens":
-        """n orthonormal vectors in R^d (d = n when left out): the standard ones, or with a seed a random frame.
+        """Orthonormal vectors: the standard ones, or with a seed a random frame.
+
+        **Arguments**
+
+        - `n`: how many.
+        - `d`: the dimension of the space, n or more; n when left out.
+        - `seed`: the seed of a random rotation; none when left out.
+
+        **Returns** n tokens of equal weight.
+
+        **Raises** `InputError` where an argument is not a whole number, or R^d has no room for them.
 
         >>> Tokens.orthonormal(3).gram.tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
@@ -246,7 +303,18 @@ class Tokens(AbstractMeasure):
     @classmethod
     @_seeded
     def equiangular(cls, n: Count, rho: Scalar, d: Whole = None, seed: Whole = None) -> "Tokens":
-        """n unit vectors with <x_i, x_j> = ρ for i ≠ j; -1/(n-1) ≤ ρ ≤ 1. With a seed, randomly rotated.
+        r"""Unit vectors of one common cosine: $\langle x_i, x_j\rangle = ρ$ for i ≠ j.
+
+        **Arguments**
+
+        - `n`: how many.
+        - `rho`: ρ, -1/(n-1) ≤ ρ ≤ 1.
+        - `d`: the dimension of the space; when left out the least that is needed, n, or n - 1 for a regular simplex.
+        - `seed`: the seed of a random rotation; none when left out.
+
+        **Returns** n tokens of equal weight.
+
+        **Raises** `InputError` where no such vectors exist, or R^d has no room for them.
 
         >>> jnp.round(Tokens.equiangular(3, rho=-0.5, d=2).gram, 12).tolist()
         [[1.0, -0.5, -0.5], [-0.5, 1.0, -0.5], [-0.5, -0.5, 1.0]]
@@ -254,22 +322,33 @@ class Tokens(AbstractMeasure):
         return cls(_equiangular(n, rho, d, seed))
 
     @classmethod
+    @no_type_check
     def quadrature(
         cls,
-        density: Any,
+        density: Callable[[Any], Any],
         *,
-        n: Whole = 32,
-        interval: Any = None,
-        box: Any = None,
-        ball: Any = None,
-        sphere: Any = None,
+        n: Count = 32,
+        interval: Sequence[float] | None = None,
+        box: Sequence[Sequence[float]] | None = None,
+        ball: tuple[float, int] | None = None,
+        sphere: Whole = None,
     ) -> "Tokens":
-        """Weighted tokens that stand for a density: the nodes of a quadrature rule. What smooth flows do with them differs
-        from the mean-field equation by an error that falls exponentially with n, the number of nodes in each direction.
+        """Weighted tokens that stand for a density: the nodes of a quadrature rule.
 
-        **Arguments** `density`: a function of points (m, d), not necessarily of mass 1; or a CircleDensity or
-        SphereDensity. One domain: `interval` (low, high); `box`, a list of such sides; `ball` (radius, d); `sphere` d, for
-        S^{d-1}.
+        What smooth flows do with them differs from the mean-field equation by an error that falls exponentially with n.
+
+        **Arguments**
+
+        - `density`: a function of points, from shape (m, d) to (m,), not necessarily of mass 1; or a `CircleDensity` or
+          `SphereDensity`, whose domain is its own.
+        - `n`: the number of nodes in each direction.
+        - one domain: `interval`, a pair (low, high); `box`, a list of such sides; `ball`, a pair (radius, d); or `sphere`, the
+          dimension d of S^{d-1}.
+
+        **Returns** tokens whose weights are those of the rule times the density, normalized.
+
+        **Raises** `InputError` where there is not exactly one domain, the density is negative or not finite, or n nodes do not
+        resolve it.
 
         >>> mu = Tokens.quadrature(lambda x: jnp.exp(-x[:, 0] ** 2 / 2), interval=(-8.0, 8.0), n=40)
         >>> bool(abs((mu.w * mu.x[:, 0] ** 4).sum() - 3) < 1e-6)                 # the fourth moment of the normal law

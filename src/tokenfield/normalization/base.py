@@ -104,7 +104,16 @@ class AbstractNormalization(eqx.Module):
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
     ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
         """(ṁ, L̇) of N(m, LLᵀ): the affine velocity at the mean, and its slope times L. Refused where there is none."""
-        raise InputError(
+        raise self.no_gaussians()
+
+    @property
+    def keeps_gaussians(self) -> bool:
+        """Whether Gaussians stay Gaussian under the scheme."""
+        return False
+
+    def no_gaussians(self) -> InputError:
+        """What is said where they do not."""
+        return InputError(
             f"{type(self).__name__} normalization does not keep Gaussians Gaussian: it acts on directions. Free, Rescaled "
             "and TraceNorm do; for this one, move tokens: Tokens.gaussian(n, d, mean, cov)."
         )

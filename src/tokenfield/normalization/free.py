@@ -35,6 +35,10 @@ class Free(AbstractNormalization):
     def settle(self, mu: Any) -> Any:
         return mu
 
+    @property
+    def keeps_gaussians(self) -> bool:
+        return True
+
     def gaussian(
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
     ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
@@ -92,6 +96,10 @@ class Rescaled(AbstractNormalization):
 
     def settle(self, mu: Any) -> Any:
         return mu
+
+    @property
+    def keeps_gaussians(self) -> bool:
+        return True
 
     def gaussian(
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention

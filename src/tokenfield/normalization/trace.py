@@ -43,6 +43,10 @@ class TraceNorm(AbstractNormalization):
         _refuse_points(mu.variance)
         return mu.normalized
 
+    @property
+    def keeps_gaussians(self) -> bool:
+        return True
+
     def gaussian(
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
     ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:

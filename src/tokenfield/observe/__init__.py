@@ -1,4 +1,4 @@
-"""Functions of a measure or of a trajectory: of one state they give one value, of a run one value a saved time.
+"""Functions of a measure or of a trajectory: of one state they give one value, of a run one value per saved time.
 
 >>> import tokenfield as tkf
 >>> run = tkf.evolve(tkf.usa(beta=1.0), tkf.Tokens.orthonormal(8), t=3.0, save=4)

@@ -1,18 +1,24 @@
 """One observable, two kinds of argument."""
 
 from collections.abc import Callable
-from typing import Any
+from types import UnionType
+from typing import Any, TypeAlias
 
 import jax
 
 from tokenfield._compile import compiled
+from tokenfield._types import no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.trajectory import Trajectory
 
+Measured: TypeAlias = AbstractMeasure | Trajectory[Any]
+"""What observables are functions of: one state, or a run."""
 
-def states(thing: Any, kind: Any = Tokens) -> Any:
-    """The measure itself, or the batched measures of a trajectory; of tokens, or of another kind of measure."""
+
+@no_type_check
+def states(thing: Measured, kind: type | UnionType = Tokens) -> Any:
+    """The measure itself, or the batched measures of a trajectory; refused where they are not of this kind."""
     mu = thing.states if isinstance(thing, Trajectory) else thing
     if isinstance(mu, kind):
         return mu
@@ -27,8 +33,8 @@ def states(thing: Any, kind: Any = Tokens) -> Any:
     )
 
 
-def each(function: Callable[..., Any], thing: Any, *arguments: Any) -> Any:
-    """`function(mu, *arguments)` of a measure; of a trajectory, one result a saved time, computed one after another to
+def each(function: Callable[..., Any], thing: Measured, *arguments: Any) -> Any:
+    """`function(mu, *arguments)` of a measure; of a trajectory, one result per saved time, computed one after another to
     save memory. Compiled once for a shape: `function` is a plain function of its module, what varies is an argument."""
     return _each(function, states(thing), arguments)
 

@@ -2,15 +2,16 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._types import Number, no_type_check
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
-from tokenfield.observe.base import states
+from tokenfield.measures import AbstractMeasure, Tokens
+from tokenfield.observe.base import Measured, states
 from tokenfield.trajectory import Trajectory
 
 MANY = 4000
@@ -19,7 +20,18 @@ MANY = 4000
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Clusters:
-    """Clusters in order of falling weight: `labels` (one a token), `sizes`, `weights`, `centres`; linked `within`."""
+    """Groups of tokens, in order of falling weight; `len` of them is their number, and they print as one line.
+
+    - `labels`: one per token, the number of its cluster.
+    - `sizes`: how many tokens each cluster has.
+    - `weights`: how much of the measure's weight each cluster has.
+    - `centres`: the mean of each cluster, shape (k, d); its direction where clusters were linked by angle.
+    - `within`: the length of a link, in words.
+
+    >>> found = clusters(Tokens([[1.0, 0.0], [0.0, 1.0], [0.99, 0.01]]))
+    >>> len(found), found.labels.tolist(), found.sizes.tolist()
+    (2, [0, 1, 0], [2, 1])
+    """
 
     labels: Int[np.ndarray, " n"]
     sizes: Int[np.ndarray, " k"]
@@ -36,15 +48,31 @@ class Clusters:
         return f"{len(self)} {plural} (linked within {self.within}) of {largest} tokens"
 
 
-def clusters(thing: Any, angle: Any = 0.1, *, distance: Any = None) -> Any:
-    """Groups of tokens linked by steps of at most `angle` radians between directions (single linkage).
+@overload
+def clusters(thing: AbstractMeasure, angle: Number = 0.1, *, distance: Number | None = None) -> Clusters: ...
+@overload
+def clusters(thing: Trajectory[Any], angle: Number = 0.1, *, distance: Number | None = None) -> list[Clusters]: ...
+@no_type_check
+def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = None) -> Clusters | list[Clusters]:
+    """Groups of tokens that are linked by steps of at most `angle` radians between their directions (single linkage).
 
-    With `distance`, the links are Euclidean distances instead, for tokens in R^d. Of a trajectory: a list, one a time.
+    Two tokens belong to one cluster where a chain of tokens leads from one to the other, each step of at most that angle.
+
+    **Arguments**
+
+    - `thing`: tokens, or a run of them.
+    - `angle`: the longest link, in radians, below π.
+    - `distance`: the longest link as a Euclidean distance, for tokens in R^d; given, it takes the place of the angle.
+
+    **Returns** `Clusters`, of a run a list with one per saved time.
+
+    **Raises** `InputError` where `thing` is not made of tokens or is a batch of runs, a link is not a positive number, or the
+    angle is π or more.
 
     >>> clusters(Tokens([[1.0, 0.0], [0.0, 1.0], [0.99, 0.01]]))
     2 clusters (linked within 0.1 rad) of 2, 1 tokens
     """
-    states(thing)
+    mu = states(thing)
     if distance is None:
         reach = check.number("angle", angle, positive=True)
         if reach >= np.pi:
@@ -54,7 +82,7 @@ def clusters(thing: Any, angle: Any = 0.1, *, distance: Any = None) -> Any:
     if isinstance(thing, Trajectory):
         thing.refuse_batches("clustered")
         return [_clusters(thing[i], reach, distance is None) for i in range(len(thing))]
-    return _clusters(thing, reach, distance is None)
+    return _clusters(mu, reach, distance is None)
 
 
 def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:

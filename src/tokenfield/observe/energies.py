@@ -1,29 +1,41 @@
 """The energy that attention climbs."""
 
 import dataclasses
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._types import Number, no_type_check
 from tokenfield.attention import Softmax
 from tokenfield.attention.base import TOLERANCE, requested
 from tokenfield.errors import InputError
+from tokenfield.flow import Flow
 from tokenfield.measures import AbstractDensity, Tokens
-from tokenfield.observe.base import each, states
+from tokenfield.observe.base import Measured, each, states
 from tokenfield.summation import AbstractSummation, choose
 from tokenfield.trajectory import Trajectory
 
 
-def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*time"]:
-    r"""$E_β(μ) = \frac{1}{2β} \iint e^{β\langle x, y\rangle} dμ(x) dμ(y)$  [rigollet2025, equation (3)].
+@no_type_check
+def energy(thing: Measured, beta: Number, *, scaled: bool = False) -> Float[Array, "*time"]:
+    r"""The energy that attention climbs: $E_β(μ) = \frac{1}{2β} \iint e^{β\langle x, y\rangle} dμ(x) dμ(y)$.
 
-    It increases along USA, with dE/dt = ∫|v|² dμ, and along SA. With `scaled=True` it is multiplied by e^{-β}, which
-    goes with the clock of `usa(beta, scaled=True)`; on the sphere it is finite for β ≥ 0, and one cluster has the value 1/(2β).
-    At β = 0, where the formula is a constant plus O(β), that constant 1/(2β) is left out: E_0 = |∫ x dμ|²/2.
-    (Do not differentiate in β there.)
+    [rigollet2025, equation (3)]. It increases along USA, with $dE/dt = \int |v|^2 dμ$, and along SA. At β = 0, where the
+    formula is a constant plus O(β), that constant 1/(2β) is left out: $E_0 = |\int x\,dμ|^2/2$. (Do not differentiate in β
+    there.)
+
+    **Arguments**
+
+    - `thing`: tokens or a density, or a run of them.
+    - `beta`: the inverse temperature β.
+    - `scaled`: whether to multiply by $e^{-β}$, which goes with the clock of `usa(beta, scaled=True)`. On the sphere the energy
+      is then finite for all β ≥ 0, and one cluster has the value 1/(2β).
+
+    **Returns** the energy, of a run one number per saved time.
+
+    **Raises** `InputError` where `thing` is of another kind, or the energy leaves the range of floating-point numbers.
 
     >>> round(float(energy(Tokens([[1.0, 0.0]]), beta=2.0)), 6)          # e²/4
     1.847264
@@ -41,8 +53,19 @@ def energy(thing: Any, beta: Any, *, scaled: bool = False) -> Float[Array, "*tim
     return value
 
 
-def entropy(thing: Any) -> Float[Array, "*time"]:
-    """-∫ f log f dσ of a density f with respect to the uniform measure σ: 0 when uniform, negative otherwise.
+@no_type_check
+def entropy(thing: Measured) -> Float[Array, "*time"]:
+    r"""The entropy $-\int f \log f\,dσ$ of a density f with respect to the uniform measure σ.
+
+    It is 0 when the density is uniform, and negative otherwise.
+
+    **Arguments**
+
+    - `thing`: a density, or a run of one.
+
+    **Returns** the entropy, of a run one number per saved time.
+
+    **Raises** `InputError` where `thing` is not a density.
 
     >>> import tokenfield as tkf
     >>> float(entropy(tkf.CircleDensity.uniform()))
@@ -51,9 +74,21 @@ def entropy(thing: Any) -> Float[Array, "*time"]:
     return states(thing, AbstractDensity).entropy
 
 
-def free_energy(thing: Any, flow: Any = None) -> Float[Array, "*time"]:
-    r"""$F(μ) = \frac1κ \int f \log f\,dσ - \frac V2 \iint \frac{e^{β⟨x,y⟩} - 1}{β} dμ dμ$ of a density, which falls along noisy
-    USA  [rigollet2025, section 7]. The flow gives β, V and κ: that of the run when left out.
+@no_type_check
+def free_energy(thing: Measured, flow: Flow | None = None) -> Float[Array, "*time"]:
+    r"""The free energy of a density, which falls along noisy USA:
+    $F(μ) = \frac1κ \int f \log f\,dσ - \frac V2 \iint \frac{e^{β⟨x,y⟩} - 1}{β} dμ dμ$.
+
+    [rigollet2025, section 7]. Without noise the first term is left out.
+
+    **Arguments**
+
+    - `thing`: a density, or a run of one.
+    - `flow`: what gives β, V and κ; left out, the flow of the run.
+
+    **Returns** the free energy, of a run one number per saved time.
+
+    **Raises** `InputError` where `thing` is not a density, there is no flow, or attention is not the gradient of an energy.
 
     >>> import tokenfield as tkf
     >>> run = tkf.evolve(tkf.kuramoto(kappa=4.0), tkf.CircleDensity.wave(0.1), t=1.0, save=3)
@@ -61,7 +96,7 @@ def free_energy(thing: Any, flow: Any = None) -> Float[Array, "*time"]:
     True
     """
     flow = thing.flow if flow is None and isinstance(thing, Trajectory) else flow
-    if flow is None:
+    if not isinstance(flow, Flow):
         raise InputError("The free energy needs a flow with its β and κ: free_energy(mu, tkf.usa(1.0, kappa=4.0)).")
     return states(thing, AbstractDensity).free_energy(flow)
 

@@ -1,28 +1,40 @@
 """The attention matrix and the rank of what tokens span."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._types import Number, Numbers, no_type_check
 from tokenfield.attention import AbstractAttention
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.normalization import Free
-from tokenfield.observe.base import each, states
+from tokenfield.observe.base import Measured, each, states
 from tokenfield.parameters import at_time
 from tokenfield.summation import Dense
 from tokenfield.trajectory import Trajectory
 
 
-def attention_matrix(thing: Any, flow: Any = None, *, t: Any = 0.0) -> Float[Array, "*time_heads n n"]:
-    """P_ij = k_μ(x_i, x_j) w_j, the weight of token j in the field at token i; rows of softmax attention sum to 1.
+@no_type_check
+def attention_matrix(
+    thing: Measured, flow: Flow | AbstractAttention | None = None, *, t: Number = 0.0
+) -> Float[Array, "*time_heads n n"]:
+    """The attention matrix $P_{ij} = k_μ(x_i, x_j) w_j$: the weight of token j in the field at token i.
 
-    `flow` may be left out for a run, which knows its own; `t` matters where its parameters change with depth. Several
-    heads have a matrix each, shape (heads, n, n). Under a normalization that reads directions, these are used.
+    Rows of softmax attention sum to 1. Under a normalization that reads directions, these are used.
+
+    **Arguments**
+
+    - `thing`: tokens, or a run of them.
+    - `flow`: a flow or an attention; left out, the flow of the run.
+    - `t`: the time at which the flow's parameters are taken, which matters where they change with depth.
+
+    **Returns** the matrix, shape (n, n); several heads have a matrix each, shape (heads, n, n), and a run has one per saved
+    time, along a first axis.
+
+    **Raises** `InputError` where `thing` is not made of tokens, there is no flow, or its matrices do not fit the tokens.
 
     >>> from tokenfield import sa
     >>> attention_matrix(Tokens.orthonormal(2), sa(beta=0.0)).tolist()
@@ -45,9 +57,20 @@ def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "*heads n n"]:
     return flow.attention.matrix(seen, None, Dense())
 
 
-def effective_rank(thing: Any) -> Float[Array, "*time"]:
-    r"""$\exp(-\sum_k p_k \log p_k)$ with $p_k = σ_k / \sum σ$ over the singular values of the tokens' matrix (rows
-    times √w_i) or of a matrix given as such  [roy2007]. Between 1 (all on a line) and min(n, d).
+@no_type_check
+def effective_rank(thing: Measured | Numbers) -> Float[Array, "*time"]:
+    r"""The effective rank of what tokens span: $\exp(-\sum_k p_k \log p_k)$ with $p_k = σ_k / \sum_l σ_l$.
+
+    The $σ_k$ are the singular values of the tokens' matrix, its rows times $\sqrt{w_i}$, or of a matrix given as such
+    [roy2007]. It lies between 1 (all on a line) and min(n, d).
+
+    **Arguments**
+
+    - `thing`: tokens, a run of them, or a matrix; an array with more axes is a batch of matrices.
+
+    **Returns** the effective rank, of a run one number per saved time.
+
+    **Raises** `InputError` where `thing` is none of these, or an entry is not finite.
 
     >>> round(float(effective_rank(Tokens.orthonormal(5))), 9)
     5.0

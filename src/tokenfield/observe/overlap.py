@@ -1,19 +1,29 @@
 """How aligned tokens are: inner products of their directions."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._types import Count, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractDensity, Tokens
-from tokenfield.observe.base import each, states
+from tokenfield.observe.base import Measured, each, states
 
 
-def overlaps(thing: Any) -> Float[Array, "*time pairs"]:
-    """The inner products <θ_i, θ_j> of all pairs i < j, as one row of n(n-1)/2 numbers (a row a time).
+@no_type_check
+def overlaps(thing: Measured) -> Float[Array, "*time pairs"]:
+    r"""The overlaps of all pairs of tokens: the inner products $\langle θ_i, θ_j\rangle$ of their directions, for i < j.
+
+    **Arguments**
+
+    - `thing`: tokens, or a run of them.
+
+    **Returns** one row of n(n-1)/2 numbers, (0, 1), (0, 2), ..., (1, 2), ...; of a run one row per saved time.
+
+    **Raises** `InputError` where `thing` is not made of tokens, there is only one, or one is the zero vector.
 
     >>> overlaps(Tokens([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])).tolist()
     [0.0, 1.0, 0.0]
@@ -29,14 +39,31 @@ def _pairs(mu: Tokens) -> Float[Array, " pairs"]:
 
 
 class Histogram(NamedTuple):
-    """Shares of pairs in bins; `share` sums to 1 (a row a time)."""
+    """Shares of pairs in bins.
+
+    - `share`: the share of each bin, which sums to 1; of a run one row per saved time.
+    - `edges`: the edges of the bins, one more than there are bins.
+    """
 
     share: Float[np.ndarray, "*time bins"]
     edges: Float[np.ndarray, " bins+1"]
 
 
-def overlap_histogram(thing: Any, bins: Any = 100) -> Histogram:
-    """The histogram over [-1, 1] of all overlaps, each pair counted by w_i w_j; blocks of rows, never all n² at once.
+@no_type_check
+def overlap_histogram(thing: Measured, bins: Count = 100) -> Histogram:
+    """The histogram of all overlaps over [-1, 1], in which each pair counts by its weight w_i w_j.
+
+    It is computed in blocks of rows, so that no n² numbers are ever held at once.
+
+    **Arguments**
+
+    - `thing`: tokens, or a run of them.
+    - `bins`: how many bins of equal width.
+
+    **Returns** a pair `share, edges`: the shares of the bins, which sum to 1 (of a run one row per saved time), and their edges.
+
+    **Raises** `InputError` where `thing` is not made of tokens, there is only one, one is the zero vector, or `bins` is not a
+    positive whole number.
 
     >>> share, edges = overlap_histogram(Tokens.orthonormal(4), bins=3)
     >>> share.tolist()
@@ -63,8 +90,19 @@ def _share(θ: np.ndarray, w: np.ndarray, edges: np.ndarray, block: int = 512) -
     return total / total.sum()
 
 
-def mean_overlap(thing: Any) -> Float[Array, "*time"]:
-    r"""$\sum_{i \neq j} w_i w_j \langle θ_i, θ_j\rangle / \sum_{i \neq j} w_i w_j$, in O(n).
+@no_type_check
+def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
+    r"""The mean overlap of two tokens: $\sum_{i \neq j} w_i w_j \langle θ_i, θ_j\rangle / \sum_{i \neq j} w_i w_j$.
+
+    It is computed in O(n), from the mean of the directions.
+
+    **Arguments**
+
+    - `thing`: tokens, or a run of them.
+
+    **Returns** the mean overlap, of a run one number per saved time.
+
+    **Raises** `InputError` where `thing` is not made of tokens, there is only one, or one is the zero vector.
 
     >>> round(float(mean_overlap(Tokens.equiangular(5, rho=0.3))), 12)
     0.3
@@ -75,8 +113,19 @@ def mean_overlap(thing: Any) -> Float[Array, "*time"]:
     return (jnp.sum(mu.with_points(mu.directions).mean ** 2, axis=-1) - alone) / jnp.sum(mu.w * (1 - mu.w), axis=-1)
 
 
-def order_parameter(thing: Any) -> Float[Array, "*time"]:
-    r"""$R = |\sum_i w_i θ_i|$: 1 when all tokens point the same way. On the circle, Kuramoto's order parameter.
+@no_type_check
+def order_parameter(thing: Measured) -> Float[Array, "*time"]:
+    r"""The order parameter $R = |\sum_i w_i θ_i|$, of a density $|\int x\,dμ|$.
+
+    It is 1 when all tokens point the same way; on the circle it is Kuramoto's order parameter.
+
+    **Arguments**
+
+    - `thing`: tokens or a density, or a run of them.
+
+    **Returns** the order parameter, of a run one number per saved time.
+
+    **Raises** `InputError` where `thing` is of another kind, or a token is the zero vector.
 
     >>> float(order_parameter(Tokens([[1.0, 0.0], [1.0, 0.0]])))
     1.0

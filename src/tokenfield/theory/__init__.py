@@ -1,4 +1,4 @@
-"""Predictions that need no simulation, one file a subject.
+"""Predictions that need no simulation, one file per subject.
 
 >>> import tokenfield as tkf
 >>> from tokenfield import theory

@@ -3,13 +3,13 @@
 import dataclasses
 import functools
 import math
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from tokenfield import _checks as check
+from tokenfield._types import no_type_check
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow, describe
 from tokenfield.harmonics import kernel_eigenvalues
@@ -53,8 +53,17 @@ class Coupling:
         return -self.V / 2 * (self.unit(d) - math.exp(-self.log_unit)) / β
 
 
-def coupling(flow: Any) -> Coupling:
-    """The coupling of a flow on the sphere whose matrices are multiples of the identity; everything else is refused.
+@no_type_check
+def coupling(flow: Flow) -> Coupling:
+    """The coupling of a flow on the sphere whose matrices are multiples of the identity.
+
+    **Arguments**
+
+    - `flow`: softmax or unnormalized attention with `PostLN()`, with or without noise.
+
+    **Returns** its numbers.
+
+    **Raises** `InputError` for everything else, saying why.
 
     >>> import tokenfield as tkf
     >>> coupling(tkf.usa(3.0, Q=2.0, V=0.5))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from tokenfield._types import no_type_check
 from tokenfield.attention import Softmax
 from tokenfield.attention.matrices import square
 from tokenfield.errors import InputError
@@ -17,15 +18,32 @@ from tokenfield.parameters import scheduled
 
 @dataclasses.dataclass(frozen=True)
 class ClosedForm:
-    r"""$Σ(t) = (Σ_0^{-1} - tM)^{-1} = L(I - tN)^{-1}L^⊤$ with $M = VS + S^⊤V^⊤$, S = βKᵀQ, Σ₀ = LLᵀ and N = LᵀML
-    [castin2025]; the second form needs no inverse of Σ₀, which may be singular."""
+    r"""The covariance of a Gaussian under softmax attention, as a function of time:
+    $Σ(t) = (Σ_0^{-1} - tM)^{-1} = L(I - tN)^{-1}L^⊤$ with $M = VS + S^⊤V^⊤$, $S = βK^⊤Q$, $Σ_0 = LL^⊤$ and $N = L^⊤ML$.
+
+    [castin2025]. The second form needs no inverse of Σ₀, which may be singular. `closed_form` makes it.
+
+    - `L`: a square root of Σ₀.
+    - `rates`, `axes`: the eigenvalues of N and its eigenvectors, as columns.
+    - `form(t)`: the covariance at a time.
+    - `form.blow_up_time`, `form.limit`, `form.limit_rank`: when it becomes infinite, or what it tends to, and of which rank.
+    """
 
     L: Float[np.ndarray, "d k"]
     rates: Float[np.ndarray, " k"]
     axes: Float[np.ndarray, "k k"]
 
     def __call__(self, t: float) -> Float[np.ndarray, "d d"]:
-        """Σ(t), for t before the blow-up."""
+        """The covariance Σ(t).
+
+        **Arguments**
+
+        - `t`: a time, not negative and before the blow-up.
+
+        **Returns** the matrix, shape (d, d).
+
+        **Raises** `InputError` at other times.
+        """
         if not 0 <= t < self.blow_up_time:
             raise InputError(f"The solution lives on [0, {self.blow_up_time:g}), but was asked for t = {t:g}.")
         return self._assemble(1 / (1 - t * self.rates))
@@ -56,9 +74,21 @@ class ClosedForm:
         return (columns * growth) @ columns.T
 
 
+@no_type_check
 def closed_form(flow: Flow, mu: Gaussian) -> ClosedForm:
-    r"""The covariance of a Gaussian under softmax attention in R^d in closed form, where V commutes with M = VS + SᵀVᵀ and
-    with Σ₀  [castin2025]. (Always if V is a multiple of the identity.)
+    r"""The covariance of a Gaussian under softmax attention in R^d in closed form, with its blow-up and its limit.
+
+    It is known where V commutes with $M = VS + S^⊤V^⊤$, $S = βK^⊤Q$, and with Σ₀  [castin2025]: always if V is a multiple of
+    the identity.
+
+    **Arguments**
+
+    - `flow`: `Flow(Softmax(...), Free())` with constant parameters, without noise and MLP.
+    - `mu`: the Gaussian at t = 0.
+
+    **Returns** a `ClosedForm`, to be called at times.
+
+    **Raises** `InputError` for other flows and measures, and where V does not commute.
 
     >>> import tokenfield as tkf
     >>> form = closed_form(tkf.Flow(tkf.Softmax(beta=0.5), tkf.Free()), tkf.Gaussian([0.0, 0.0], [[1.0, 0.0], [0.0, 2.0]]))

@@ -7,16 +7,28 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield import _checks as check
-from tokenfield._types import Whole
+from tokenfield._types import Count, Number, no_type_check
+from tokenfield.flow import Flow
 from tokenfield.theory.coupling import coupling
 
 
-def growth_rates(flow: Any, d: Whole, degree: Whole, kappa: Any = None) -> Float[np.ndarray, " {degree}+1"]:
-    r"""Growth rates of the harmonics of degree l = 0..degree around the uniform measure:
-    $l(l+d-2)\,(V c_l/β - 1/κ)$ for USA, with $c_l/c_0$ in place of $c_l$ for SA  [rigollet2025, section 7].
+@no_type_check
+def growth_rates(flow: Flow, d: Count, degree: Count, kappa: Number | None = None) -> Float[np.ndarray, " {degree}+1"]:
+    r"""The growth rates of harmonics around the uniform measure: $l(l+d-2)\,(V c_l/β - 1/κ)$ for those of degree l under USA.
 
-    $c_l = Γ(d/2)(2/β)^{d/2-1} I_{l+d/2-1}(β)$. `kappa` overrides the flow's own noise; without either there is none,
-    1/κ = 0. Exact as β → 0, and at any β with `scaled=True`.
+    For SA, $c_l/c_0$ takes the place of $c_l = Γ(d/2)(2/β)^{d/2-1} I_{l+d/2-1}(β)$  [rigollet2025, section 7]. They are exact
+    as β → 0, and at any β with `scaled=True`.
+
+    **Arguments**
+
+    - `flow`: `tkf.sa(...)` or `tkf.usa(...)`, matrices multiples of the identity.
+    - `d`: the sphere is S^{d-1}.
+    - `degree`: the highest degree.
+    - `kappa`: noise √(2/κ) dW; left out, the flow's own, and where it has none there is none, 1/κ = 0.
+
+    **Returns** the rates for l = 0..degree.
+
+    **Raises** `InputError` for other flows, and where a number is not what it should be.
 
     >>> import tokenfield as tkf
     >>> growth_rates(tkf.kuramoto(), d=2, degree=2, kappa=4.0).tolist()          # 1/2 - 1/4, then 4 · (0 - 1/4)
@@ -28,10 +40,19 @@ def growth_rates(flow: Any, d: Whole, degree: Whole, kappa: Any = None) -> Float
     return l * (l + d - 2.0) * (model.strengths(d, len(l) - 1) - noise) + 0.0  # -0 + 0 = 0
 
 
-def most_unstable(flow: Any, d: Whole, kappa: Any = None) -> int:
-    """The degree l that grows fastest around the uniform measure; 0 where none grows  [rigollet2025, section 5].
+@no_type_check
+def most_unstable(flow: Flow, d: Count, kappa: Number | None = None) -> int:
+    r"""The degree l of the harmonics that grow fastest around the uniform measure  [rigollet2025, section 5].
 
-    Without noise and for large β about √(2β) on the circle: the number of early clusters.
+    On the circle, without noise and for large β, it is about $\sqrt{2β}$: the number of early clusters.
+
+    **Arguments**
+
+    - `flow`, `d`, `kappa`: as for `growth_rates`.
+
+    **Returns** the degree; 0 where none grows.
+
+    **Raises** `InputError` for other flows, and where a number is not what it should be.
 
     >>> import tokenfield as tkf
     >>> most_unstable(tkf.sa(200.0), d=2)
@@ -41,9 +62,19 @@ def most_unstable(flow: Any, d: Whole, kappa: Any = None) -> int:
     return int(np.argmax(growth_rates(flow, d, degree, kappa)))
 
 
-def bifurcation_kappas(flow: Any, d: Whole, degree: Whole) -> Float[np.ndarray, " {degree}"]:
-    r"""$κ_l = 1/(V c_l/β)$ (SA: $c_l/c_0$ for $c_l$), l = 1..degree: where harmonics of degree l begin to grow around the
-    uniform measure, and a branch of other stationary states starts; inf where they never do  [rigollet2025, section 7].
+@no_type_check
+def bifurcation_kappas(flow: Flow, d: Count, degree: Count) -> Float[np.ndarray, " {degree}"]:
+    r"""The values $κ_l = 1/(V c_l/β)$ where harmonics of degree l begin to grow around the uniform measure.
+
+    There a branch of other stationary states starts. For SA, $c_l/c_0$ takes the place of $c_l$  [rigollet2025, section 7].
+
+    **Arguments**
+
+    - `flow`, `d`, `degree`: as for `growth_rates`; the flow's own noise does not matter.
+
+    **Returns** κ_l for l = 1..degree; inf where harmonics of this degree never grow.
+
+    **Raises** `InputError` for other flows, and where a number is not what it should be.
 
     >>> import tokenfield as tkf
     >>> bifurcation_kappas(tkf.usa(2.0), d=2, degree=2).round(6).tolist()          # 2/I_1(2), 2/I_2(2)
@@ -53,10 +84,19 @@ def bifurcation_kappas(flow: Any, d: Whole, degree: Whole) -> Float[np.ndarray, 
     return np.divide(1.0, λ, out=np.full(λ.shape, np.inf), where=λ > np.finfo(float).tiny)
 
 
-def critical_kappa(flow: Any, d: Whole) -> float:
-    r"""$κ_c = \min_l κ_l$: below it noise keeps the uniform measure stable; inf where nothing is ever unstable, as for V < 0.
+@no_type_check
+def critical_kappa(flow: Flow, d: Count) -> float:
+    r"""The critical $κ_c = \min_l κ_l$, below which noise keeps the uniform measure stable.
 
     [rigollet2025, section 7]. For V > 0 degree 1 goes first; β → 0 gives κ_c = d/V.
+
+    **Arguments**
+
+    - `flow`, `d`: as for `growth_rates`; the flow's own noise does not matter.
+
+    **Returns** κ_c; inf where nothing is ever unstable, as for V < 0.
+
+    **Raises** `InputError` for other flows, and where d is not a whole number of at least 2.
 
     >>> import tokenfield as tkf
     >>> critical_kappa(tkf.kuramoto(), d=3), critical_kappa(tkf.usa(1.0, V=-1.0), d=3)

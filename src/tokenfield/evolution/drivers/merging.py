@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
 from tokenfield._norms import unit
+from tokenfield._types import Memory, Rows, Time
 from tokenfield.errors import InputError
 from tokenfield.evolution.clocks import Clock
 from tokenfield.evolution.drivers.pieces import ctrl_c
@@ -63,7 +64,7 @@ class Merging(AbstractModified):
     patience: Int[Array, ""]
     """How many tokens must have met before it is worth to merge them."""
 
-    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         return jnp.where(self.live[:, None], self.inner.rate(t, y, memory), 0.0)
 
     def measure(self, y: State) -> Tokens:
@@ -229,7 +230,7 @@ class Phases:
             check.on_device(np.asarray(max(1, len(w) // 64))),
         )
         parts = Particles(self.flow, start, sums), live, check.on_device(np.asarray(radius, x.dtype)), patience
-        return Merging(*parts)
+        return Merging(*parts)  # pyright: ignore[reportCallIssue]
 
     @property
     def _base(self) -> float:

@@ -132,9 +132,14 @@ def walk(plan: Plan, motion: AbstractMotion, saves: np.ndarray, company: Company
         company.report(walker)
     album.close(walker, states)
     status = ending(int(walker.status), steps >= company.max_steps)
-    if status is Status.STALLED and explodes(motion, walker.t - plan.t0, walker.t, walker.y, walker.memory):
+    if status is Status.STALLED and _runs_away(plan, motion, walker):
         status = Status.BLOW_UP
     return Walked(walker, status, saves[: album.kept], album.states())
+
+
+def _runs_away(plan: Plan, motion: AbstractMotion, walker: Walker) -> bool:
+    elapsed = np.asarray(walker.t) - np.asarray(plan.t0)
+    return bool(explodes(motion, elapsed, walker.t, walker.y, walker.memory))
 
 
 class Album:

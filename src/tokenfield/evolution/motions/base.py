@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from tokenfield._types import Self
+from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.errors import InputError
 from tokenfield.evolution.solvers import SOLVERS, control_with_jumps
 from tokenfield.flow import Flow
@@ -63,7 +63,7 @@ class AbstractMotion(eqx.Module):
         """The state at the start."""
 
     @abc.abstractmethod
-    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         """ẏ. `memory` is attention's own, where it has one."""
 
     @abc.abstractmethod
@@ -82,11 +82,11 @@ class AbstractMotion(eqx.Module):
 
     # What is looked at after every step.
 
-    def remember(self, t: Array, y: State, memory: Any) -> Any:
+    def remember(self, t: Array, y: State, memory: Memory) -> Any:
         """What attention carries to the next step."""
         return None
 
-    def healthy(self, memory: Any) -> Bool[Array, ""]:
+    def healthy(self, memory: Memory) -> Bool[Array, ""]:
         """Whether attention's own equations were solved to their tolerance."""
         return jnp.asarray(True)
 
@@ -140,7 +140,7 @@ class AbstractModified(AbstractMotion):
     def first(self) -> State:
         return self.inner.first
 
-    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         return self.inner.rate(t, y, memory)
 
     def measure(self, y: State) -> AbstractMeasure:
@@ -149,10 +149,10 @@ class AbstractModified(AbstractMotion):
     def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: Pacing) -> Method:
         return self.inner.method(solver, rtol, atol, pacing)
 
-    def remember(self, t: Array, y: State, memory: Any) -> Any:
+    def remember(self, t: Array, y: State, memory: Memory) -> Any:
         return self.inner.remember(t, y, memory)
 
-    def healthy(self, memory: Any) -> Bool[Array, ""]:
+    def healthy(self, memory: Memory) -> Bool[Array, ""]:
         return self.inner.healthy(memory)
 
     @property

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from tokenfield._types import Self
+from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.attention.reductions import on_densities
 from tokenfield.errors import InputError
 from tokenfield.evolution.motions.base import AbstractMotion, Method, MotionKind, Pacing, State, refuse_parts
@@ -61,13 +61,13 @@ class Spectral(AbstractMotion, MotionKind):
     def measure(self, y: State) -> AbstractDensity:
         return self.start.with_coefficients(y[0])
 
-    def remember(self, t: Array, y: State, memory: Any) -> Any:
+    def remember(self, t: Array, y: State, memory: Memory) -> Any:
         """The kernel's eigenvalues, made once where the attention does not change."""
         if memory is not None or scheduled(self.flow.attention):
             return memory
         return on_densities(self.flow.attention).spectrum(self.start.d, self.start.degree)
 
-    def transport(self, t: Any, y: Any, memory: Any) -> Any:
+    def transport(self, t: Time, y: Rows, memory: Memory) -> Any:
         """-div(f∇φ)."""
         flow, basis, f = at_time(self.flow, t), self.start.basis, y[0]
         attention = on_densities(flow.attention)
@@ -78,12 +78,12 @@ class Spectral(AbstractMotion, MotionKind):
         product, commutator = basis.analyze(jnp.stack([f_ * φ_, f_ * Δφ - φ_ * Δf]))
         return (-0.5 * (Δ * product + commutator)).at[0].set(0.0)[None]
 
-    def diffusion(self, t: Any, y: Any, memory: Any) -> Any:
+    def diffusion(self, t: Time, y: Rows, memory: Memory) -> Any:
         """κ⁻¹Δf."""
         rate = jnp.zeros((), y.dtype) if self.flow.kappa is None else 1 / self.flow.kappa
         return rate * jnp.asarray(self.start.basis.laplacian, y.dtype) * y
 
-    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         return self.transport(t, y, memory) + self.diffusion(t, y, memory)
 
     @property

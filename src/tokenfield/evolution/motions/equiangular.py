@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from tokenfield._types import Self
+from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, refuse_parts
 from tokenfield.flow import Flow
 from tokenfield.measures import Equiangular
@@ -36,6 +36,6 @@ class Cosine(AbstractMotion, MotionKind):
     def measure(self, y: State) -> Equiangular:
         return self.start.with_alignment(y[0, 0], y[1, 0])
 
-    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         flow = at_time(self.flow, t)
         return jnp.stack(flow.normalization.equiangular(t, self.measure(y), flow.attention))[:, None]

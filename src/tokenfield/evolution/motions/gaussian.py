@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from tokenfield._types import Self
+from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, refuse_parts
 from tokenfield.flow import Flow
 from tokenfield.measures import Gaussian
@@ -24,6 +24,8 @@ class Affine(AbstractMotion, MotionKind):
     def settle(cls, flow: Flow, mu: Gaussian) -> Gaussian:
         refuse_parts(flow, "A Gaussian", noise=True)
         flow.check(mu.d)
+        if not flow.normalization.keeps_gaussians:
+            raise flow.normalization.no_gaussians()
         return flow.normalization.settle(mu)
 
     @classmethod
@@ -38,7 +40,7 @@ class Affine(AbstractMotion, MotionKind):
         cov = y[1:].T @ y[1:]
         return self.flow.normalization.settle(self.start.with_moments(y[0], 0.5 * (cov + cov.T)))
 
-    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         flow = at_time(self.flow, t)
         mean, factor = flow.normalization.gaussian(t, y[0], y[1:].T, flow.attention)
         return jnp.vstack([mean, factor.T])
@@ -67,7 +69,7 @@ class Widening(AbstractMotion, MotionKind):
     def measure(self, y: State) -> Gaussian:
         return self.start.with_moments(y[0], 0.5 * (y[1:] + y[1:].T))
 
-    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         flow = at_time(self.flow, t)
         L = self.measure(y).factor
         mean, slope = flow.normalization.gaussian(t, y[0], L, flow.attention)

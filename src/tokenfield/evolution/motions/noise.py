@@ -44,7 +44,7 @@ class Noisy(AbstractModified, MotionKind):
     @classmethod
     def pose(cls, flow: Flow, start: Tokens, summation: AbstractSummation | None, seed: Any) -> Self:
         parts = Particles.pose(flow, start, summation, seed), seed
-        return cls(*parts)
+        return cls(*parts)  # pyright: ignore[reportCallIssue]
 
     @classmethod
     def summation(cls, flow: Flow, start: Tokens, asked: Any, tolerance: Any) -> AbstractSummation:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from tokenfield._types import Self
+from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
@@ -58,7 +58,7 @@ class Particles(AbstractMotion, MotionKind):
         """The measure of a state, as the flow returns it (on the sphere, say)."""
         return self.flow.normalization.settle(self.tokens(y))
 
-    def rate(self, t: Any, y: Any, memory: Any) -> Any:
+    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         flow = eqx.tree_at(lambda f: f.attention, self.flow, self.flow.attention.recall(memory))
         mu = self.tokens(y)
         v = flow.velocity(t, mu, None, self.over_tokens)
@@ -66,9 +66,9 @@ class Particles(AbstractMotion, MotionKind):
             return v
         return jnp.column_stack([v, flow.growth(t, mu, self.over_tokens)])
 
-    def remember(self, t: Array, y: State, memory: Any) -> Any:
+    def remember(self, t: Array, y: State, memory: Memory) -> Any:
         flow = at_time(self.flow, t)
         return flow.attention.remember(flow.normalization.reads(self.tokens(y)), memory)
 
-    def healthy(self, memory: Any) -> Bool[Array, ""]:
+    def healthy(self, memory: Memory) -> Bool[Array, ""]:
         return jnp.asarray(self.flow.attention.healthy(memory))

@@ -9,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from tokenfield._norms import sizes
+from tokenfield._types import Memory, Rows, Time
 
 
 def tokens_norm(sizes: Float[Array, " n"]) -> Float[Array, ""]:
@@ -45,12 +46,12 @@ class PerToken(dfx.AbstractAdaptiveStepSizeController):
 
     def adapt_step_size(
         self,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        y1_candidate: Any,
-        args: Any,
-        y_error: Any,
+        t0: Time,
+        t1: Time,
+        y0: Rows,
+        y1_candidate: Rows,
+        args: Memory,
+        y_error: Rows,
         error_order: Any,
         controller_state: Any,
     ) -> Any:
@@ -82,12 +83,14 @@ class Pace(dfx.AbstractStepSizeController):
     step: Any
     longest: Any
     ts: Float[Array, " T"]
-    t1: Any
+    t1: Time
 
     def wrap(self, direction: Any) -> "Pace":
         return self
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any) -> Any:
+    def init(
+        self, terms: Any, t0: Time, t1: Time, y0: Rows, dt0: Time, args: Memory, func: Any, error_order: Any
+    ) -> Any:
         if self.step is not None:
             return self._end(t0, self.step), self.step
         speed, size = jnp.max(sizes(func(terms, t0, y0, args))), jnp.max(sizes(y0))
@@ -95,19 +98,19 @@ class Pace(dfx.AbstractStepSizeController):
         h = jnp.minimum(h, self.longest)
         return self._end(t0, h), h
 
-    def _end(self, t: Any, h: Any) -> Any:
+    def _end(self, t: Time, h: Time) -> Any:
         """The end of a step from t: never beyond the next save time or the end, and no sliver before it."""
         target = jnp.minimum(jnp.min(jnp.where(self.ts > t, self.ts, jnp.inf)), self.t1)
         return jnp.where(t + 1.001 * h >= target, target, t + h)
 
     def adapt_step_size(
         self,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        y1_candidate: Any,
-        args: Any,
-        y_error: Any,
+        t0: Time,
+        t1: Time,
+        y0: Rows,
+        y1_candidate: Rows,
+        args: Memory,
+        y_error: Rows,
         error_order: Any,
         controller_state: Any,
     ) -> Any:
@@ -116,7 +119,7 @@ class Pace(dfx.AbstractStepSizeController):
         result = dfx.RESULTS.where(usable, dfx.RESULTS.successful, dfx.RESULTS.dt_min_reached)
         return usable, t1, self._end(t1, h), jnp.asarray(False), h, result
 
-    def _next(self, taken: Any, y0: Any, error: Any, h: Any) -> Array:
+    def _next(self, taken: Time, y0: Rows, error: Rows, h: Time) -> Array:
         """From the drift's local error, of order h²; a step cut short by a save time says little about longer ones."""
         worst = jnp.max(sizes(error) / (1e-3 + sizes(y0)))
         best = 0.9 * taken * jnp.sqrt(self.rtol / jnp.maximum(worst, 1e-300))

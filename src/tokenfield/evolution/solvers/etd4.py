@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from tokenfield._types import Memory, Rows, Time
+
 
 class ETD4(dfx.AbstractAdaptiveSolver):
     r"""Exponential time differencing for $\dot y = N(t, y) + Λy$ with a diagonal Λ: Krogstad's method of order 4
@@ -23,14 +25,14 @@ class ETD4(dfx.AbstractAdaptiveSolver):
     def order(self, terms: Any) -> int:
         return 4
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+    def init(self, terms: Any, t0: Time, t1: Time, y0: Rows, args: Memory) -> Any:
         return terms.terms[0].vf(t0, y0, args)
 
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+    def func(self, terms: Any, t0: Time, y0: Rows, args: Memory) -> Any:
         return terms.terms[0].vf(t0, y0, args) + terms.terms[1].vf(t0, y0, args)
 
     def step(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any
+        self, terms: Any, t0: Time, t1: Time, y0: Rows, args: Memory, solver_state: Any, made_jump: Any
     ) -> tuple[Any, Any, Any, Any, Any]:
         N, h = lambda t, y: terms.terms[0].vf(t, y, args), t1 - t0
         Λ = terms.terms[1].vf(t0, jnp.ones_like(y0), args)

@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from tokenfield._norms import sizes, unit
+from tokenfield._types import Memory, Rows, Time
 from tokenfield.flow import Flow
 
 State = Float[Array, "rows k"]
@@ -28,7 +29,7 @@ class Increments(dfx.AbstractPath):
     t0: Any = -math.inf
     t1: Any = math.inf
 
-    def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Array:
+    def evaluate(self, t0: Time, t1: Any = None, left: bool = True) -> Array:
         key = self.key
         for t in (t0, t1):
             for word in jnp.ravel(lax.bitcast_convert_type(lax.stop_gradient(t), jnp.uint32)):
@@ -56,14 +57,14 @@ class Splitting(dfx.AbstractStratonovichSolver, dfx.AbstractAdaptiveSolver):
     def strong_order(self, terms: Any) -> float:
         return 0.5
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> None:
+    def init(self, terms: Any, t0: Time, t1: Time, y0: Rows, args: Memory) -> None:
         return None
 
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+    def func(self, terms: Any, t0: Time, y0: Rows, args: Memory) -> Any:
         return terms.terms[0].vf(t0, y0, args)
 
     def step(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any
+        self, terms: Any, t0: Time, t1: Time, y0: Rows, args: Memory, solver_state: Any, made_jump: Any
     ) -> tuple[Any, Any, Any, Any, Any]:
         drift, noise = terms.terms
         middle, h = t0 + 0.5 * (t1 - t0), t1 - t0
@@ -74,10 +75,10 @@ class Splitting(dfx.AbstractStratonovichSolver, dfx.AbstractAdaptiveSolver):
         y1 = self._wander(t1, y, noise.contr(middle, t1), 0.5 * h)
         return y1, 0.5 * h * (k2 - k1), {"y0": y0, "y1": y1}, None, dfx.RESULTS.successful
 
-    def _on_sphere(self, t: Any) -> Any:
+    def _on_sphere(self, t: Time) -> Any:
         return self.flow.normalization.on_sphere(t)
 
-    def _settled(self, t: Any, y: State) -> State:
+    def _settled(self, t: Time, y: State) -> State:
         d = self._width(y)
         return jnp.where(self._on_sphere(t), y.at[:, :d].set(unit(y[:, :d])), y)
 
@@ -85,7 +86,7 @@ class Splitting(dfx.AbstractStratonovichSolver, dfx.AbstractAdaptiveSolver):
         """Coordinates of a token; a last one is the logarithm of its weight, where weights evolve."""
         return y.shape[1] - (self.flow.reweighting is not None)
 
-    def _wander(self, t: Any, y: State, increment: Float[Array, "n d"], h: Any) -> State:
+    def _wander(self, t: Time, y: State, increment: Float[Array, "n d"], h: Time) -> State:
         κ, d = self.flow.kappa, self._width(y)
         assert κ is not None
         x, jump = y[:, :d], jnp.sqrt(2 / κ) * increment
