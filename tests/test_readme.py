@@ -30,12 +30,31 @@ def test_citations_are_in_the_bibliography(path):
         assert key in keys
 
 
-def test_extending_runs_as_it_stands(monkeypatch):
+def the_new_measure_is_that_of_two_tokens(names, tmp_path):
     import numpy as np
 
-    from tokenfield import attention, spec
+    import tokenfield as tkf
+    from tokenfield import measures
+
+    pair, many, Pair = names["pair"], names["many"], names["Pair"]
+    tokens = tkf.evolve(tkf.sa(4.0), Pair(2.0, w=0.3).tokens, t=5.0, save=6, rtol=1e-9)
+    angle = np.arctan2(tokens.x[:, 1, 1], tokens.x[:, 1, 0]) - np.arctan2(tokens.x[:, 0, 1], tokens.x[:, 0, 0])
+    assert np.max(abs(pair.states.angle - angle)) < 1e-5 and names["slopes"].shape == (2,)
+    assert many.batch == (2, 2) and many.states.angle.shape == (2, 2, 6) and "angle" in str(pair)
+    pair.save(tmp_path / "pair.zarr")
+    assert np.array_equal(tkf.Trajectory.load(tmp_path / "pair.zarr").angle, pair.angle)
+    assert pair.plot(tmp_path / "pair.png").exists() and measures.constructors()["pair"] is Pair
+
+
+def test_extending_runs_as_it_stands(monkeypatch, tmp_path):
+    import numpy as np
+
+    from tokenfield import attention, measures, spec
+    from tokenfield.evolution import motions
 
     monkeypatch.setattr(attention, "KINDS", dict(attention.KINDS))
+    monkeypatch.setattr(measures, "MEASURES", dict(measures.MEASURES))
+    monkeypatch.setattr(motions, "MOTIONS", dict(motions.MOTIONS))
     names = {}
     scripts = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(encoding="utf-8"), re.DOTALL
@@ -49,6 +68,7 @@ def test_extending_runs_as_it_stands(monkeypatch):
     direct = 1 / (1 + 20.0 * gap)
     assert np.allclose(P, direct / direct.sum(1, keepdims=True), atol=1e-12)
     assert names["run"].status.ok and names["causal"].status.ok and names["two"](mu).shape == (50, 3)
+    the_new_measure_is_that_of_two_tokens(names, tmp_path)
     spec.fields.attention_union.cache_clear()
     spec.fields.spec_model.cache_clear()
     try:

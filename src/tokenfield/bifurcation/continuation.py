@@ -32,6 +32,7 @@ class Place:
 
     @property
     def η(self) -> float:
+        """The parameter, log(κλ*)."""
         return float(self.x[-1])
 
 

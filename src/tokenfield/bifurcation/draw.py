@@ -27,6 +27,7 @@ def story(diagram: Diagram) -> str:
 
 
 def sphere(d: int) -> str:
+    """The name of S^{d-1}."""
     return "the circle" if d == 2 else "S" + "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(d - 1))
 
 

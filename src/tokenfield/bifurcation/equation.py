@@ -54,10 +54,12 @@ class Equation:
 
     @functools.cached_property
     def t(self) -> Float[np.ndarray, " n"]:
+        """Heights of the grid points."""
         return _grid(self.d, self.degree)[0]
 
     @functools.cached_property
     def log_weights(self) -> Float[np.ndarray, " n"]:
+        """Logarithms of the quadrature weights."""
         return _grid(self.d, self.degree)[1]
 
     @functools.cached_property
@@ -72,6 +74,7 @@ class Equation:
 
     @property
     def size(self) -> int:
+        """L, the number of unknowns."""
         return len(self.root)
 
     def among(self, kept: int) -> "Equation":
@@ -174,9 +177,11 @@ def _columns(d: int, degree: int, size: int) -> np.ndarray:
 
 
 def softmax(z: np.ndarray) -> np.ndarray:
+    """e^z, divided by its sum."""
     share = np.exp(z - z.max())
     return share / share.sum()
 
 
 def log_sum_exp(z: np.ndarray) -> float:
+    """log Σ e^z, without overflow."""
     return float(z.max() + np.log(np.sum(np.exp(z - z.max()))))

@@ -58,6 +58,7 @@ class Search:
         self.found: list[Found] = []
 
     def run(self) -> list[Found]:
+        """Follow all of them: those that leave the uniform state, what crosses them, and isolated ones."""
         self.follow(list(self.primary()), 0.0, 0.7)
         for i, seed in enumerate(seeds := self.seeds()):
             self.follow(self.isolated(*seed), 0.7 + 0.3 * i / len(seeds), 0.7 + 0.3 * (i + 1) / len(seeds))

@@ -91,7 +91,14 @@ class AbstractHarmonics(abc.ABC):
 
     @abc.abstractmethod
     def refined(self, degree: int) -> "AbstractHarmonics":
-        """The same kind of basis up to another degree."""
+        """The same kind of basis up to another degree.
+
+        **Arguments**
+
+        - `degree`: the highest degree.
+
+        **Returns** that basis.
+        """
 
     @abc.abstractmethod
     def resize(self, coefficients: Float[AnyArray, "*batch size"], degree: int) -> Float[Array, "*batch other"]:

@@ -325,7 +325,7 @@ class CircleDensity(AbstractDensity):
     @staticmethod
     @no_type_check
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None) -> "CircleDensity":
-        """The density of tokens on the circle, smoothed by the heat kernel: positive, and of mass 1.
+        r"""The density of tokens on the circle, smoothed by the heat kernel: positive, and of mass 1.
 
         **Arguments**
 
@@ -507,7 +507,7 @@ class SphereDensity(AbstractDensity):
 
     @staticmethod
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None, zonal: bool = False) -> "SphereDensity":
-        """The density of tokens on the sphere, smoothed by the heat kernel: positive, and of mass 1.
+        r"""The density of tokens on the sphere, smoothed by the heat kernel: positive, and of mass 1.
 
         **Arguments**
 
@@ -541,6 +541,7 @@ def _sphere(degree: Any, d: Any, zonal: bool) -> Spherical | Zonal:
 
 
 def circle_points(θ: np.ndarray) -> np.ndarray:
+    """Points of the circle at given angles."""
     return np.stack([np.cos(θ), np.sin(θ)], axis=-1)
 
 
@@ -557,6 +558,7 @@ def _coefficients(coefficients: Any) -> Float[Array, " size"]:
 
 
 def refuse_negative(mu: AbstractDensity) -> None:
+    """Refuse a density that is negative somewhere by more than its truncation explains, where its values are known."""
     if check.traced(mu.coefficients):
         return
     values = np.asarray(mu.values)

@@ -71,14 +71,14 @@ class Tokens(AbstractMeasure):
         return {name: getattr(cls, name) for name in names}
 
     def __init__(self, x: Numbers, w: Numbers | None = None, s: Numbers | None = None):
-        x = check.real_array("x", x, like="an array of points, one row per token")
-        if x.ndim != 2 or 0 in x.shape:
+        points = check.real_array("x", x, like="an array of points, one row per token")
+        if points.ndim != 2 or 0 in points.shape:
             raise InputError(
-                f"Argument `x` must have shape (n, d) with n, d ≥ 1, one row per token, but has shape {x.shape}."
-                + (" For one token, write x[None, :]." if x.ndim == 1 else "")
-                + (" For a batch, use jax.vmap(Tokens)." if x.ndim > 2 else "")
+                f"Argument `x` must have shape (n, d) with n, d ≥ 1, one row per token, but has shape {points.shape}."
+                + (" For one token, write x[None, :]." if points.ndim == 1 else "")
+                + (" For a batch, use jax.vmap(Tokens)." if points.ndim > 2 else "")
             )
-        self.x = check.finite("x", x)
+        self.x = check.finite("x", points)
         self.w = self._weights(w)
         self.s = self._positions(s)
 

@@ -22,18 +22,30 @@ Block = Callable[[Float[Array, "m d"], Float[Array, "m d"]], Float[Array, "m d"]
 
 
 class Gamma(eqx.Module):
-    """Γ with everything that makes it: an attention, a summation, and a block around it."""
+    """The field Γ with everything that makes it: an attention, a summation, and a block around it.
+
+    **Arguments**
+
+    - `attention`: what makes the field.
+    - `summation`: how its sums over tokens are computed.
+    - `block`: what stands around attention: from the field, and the points where it was read, to the field that moves tokens.
+    """
 
     attention: AbstractAttention
     summation: Any
     block: Block
 
     def __call__(self, mu: Tokens, x: Points) -> Float[Array, "m d"]:
+        """The field of μ at the points x, or (None) at the tokens."""
         return self.block(self.attention.field(mu, x, self.summation), mu.x if x is None else x)
 
 
 class AbstractNormalization(eqx.Module):
-    """A normalization scheme: what attention reads, how a token answers the field, and the layer it is the limit of."""
+    """A normalization scheme: what attention reads, how a token answers the field, and the layer that it is the limit of.
+
+    A kind fills in `reads`, `velocity`, `layer` and `settle`; what else it can do, it declares. Schemes on directions subclass
+    `AbstractLayerNorm`, which needs less.
+    """
 
     @property
     def confines(self) -> bool:
@@ -84,19 +96,55 @@ class AbstractNormalization(eqx.Module):
 
     @abc.abstractmethod
     def reads(self, mu: Tokens) -> Tokens:
-        """The measure that attention sees."""
+        """The measure that attention sees.
+
+        **Arguments**
+
+        - `mu`: the tokens.
+
+        **Returns** tokens with the same weights and positions.
+        """
 
     @abc.abstractmethod
     def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, gamma: Gamma) -> Float[Array, "m d"]:
-        """ẋ at the points x (None: at the tokens) of the flow that μ generates."""
+        """The velocity ẋ of the flow that μ generates.
+
+        **Arguments**
+
+        - `t`: the time.
+        - `mu`: the tokens.
+        - `x`: points, shape (m, d); None for the tokens themselves.
+        - `gamma`: the field, to be called with what attention reads.
+
+        **Returns** the velocities at the points.
+        """
 
     @abc.abstractmethod
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
-        """One layer of the discrete Transformer: the tokens after a step of this length."""
+        """One layer of the discrete Transformer.
+
+        **Arguments**
+
+        - `t`: the time at which the layer begins.
+        - `step`: its length.
+        - `mu`: the tokens before it.
+        - `gamma`: the field, to be called with what attention reads.
+
+        **Returns** the tokens after it.
+        """
 
     @abc.abstractmethod
     def settle(self, mu: Any) -> Any:
-        """The nearest state that the scheme allows: how a run starts, and what it returns. Refuses what has none."""
+        """The nearest state that the scheme allows: how a run starts, and what it returns.
+
+        **Arguments**
+
+        - `mu`: the measure.
+
+        **Returns** a measure of the same kind.
+
+        **Raises** `InputError` where there is none.
+        """
 
     # The same scheme on other measures.
 
@@ -135,8 +183,8 @@ class AbstractNormalization(eqx.Module):
 
 
 class AbstractLayerNorm(AbstractNormalization):
-    r"""Schemes on directions. A scheme says two things: what is added to the residual stream, `drive` u(a), where a = Γ(θ)
-    is the field on the directions θ = x/|x|; and whether a layer ends with LayerNorm, `on_sphere`.
+    r"""A normalization scheme on directions. A scheme says two things: what is added to the residual stream, `drive` u(a), where
+    a = Γ(θ) is the field on the directions θ = x/|x|; and whether a layer ends with LayerNorm, `on_sphere`.
 
     Its layer is x ↦ x + step·u, put back on the sphere where LayerNorm follows. Its limit, with x = rθ: on the sphere
     $\dot θ = P_θ u$, ṙ = 0; without LayerNorm at the end $\dot x = u$, which is $\dot θ = P_θ u / r$, $\dot r = ⟨θ, u⟩$
@@ -151,7 +199,15 @@ class AbstractLayerNorm(AbstractNormalization):
 
     @abc.abstractmethod
     def drive(self, t: Float[Array, ""], a: Float[Array, "m d"]) -> Float[Array, "m d"]:
-        """u: what a layer adds to the residual stream, from the field a."""
+        """What a layer adds to the residual stream, u(a).
+
+        **Arguments**
+
+        - `t`: the time.
+        - `a`: the field on the directions, one row per token.
+
+        **Returns** u, one row per token.
+        """
 
     @property
     def confines(self) -> bool:
@@ -219,6 +275,7 @@ class AbstractLayerNorm(AbstractNormalization):
 
 
 def gain_parameter(gain: Any) -> Array | None:
+    """LayerNorm's gain, checked: one number, or one per coordinate; None for none."""
     if gain is None:
         return None
     array = check.finite("gain", check.real_array("gain", gain, like="LayerNorm's gain, one entry per coordinate"))

@@ -17,7 +17,9 @@ from tokenfield.parameters import is_scheduled
 
 
 class Free(AbstractNormalization):
-    r"""Tokens move in all of R^d: $\dot x_i = \Gamma_\mu(x_i)$  [geshkovski2023, equation (1.1)]. Layer: x + step·Γ(x).
+    r"""No normalization: tokens move in all of R^d, $\dot x_i = \Gamma_\mu(x_i)$  [geshkovski2023, equation (1.1)].
+
+    Its layer is $x \mapsto x + \text{step}\cdot\Gamma(x)$.
 
     >>> Free()
     Free()
@@ -56,11 +58,12 @@ def _linear_in_tokens(p: Array, q: Array, mu: Equiangular) -> tuple[Array, Array
 
 
 class Rescaled(AbstractNormalization):
-    r"""The free flow in the coordinates $z = e^{-tV} x$  [geshkovski2023]:
+    r"""The free flow in the moving coordinates $z = e^{-tV} x$  [geshkovski2023]:
     $\dot z_i = \sum_j P_{ij}(t)\, V (z_j - z_i)$ with $P_{ij} \propto w_j e^{\beta\langle Q e^{tV} z_i, K e^{tV} z_j\rangle}$.
 
-    The states of a run are z; x = e^{tV} z. V is the attention's own (constant, (d, d)). An MLP around attention acts as
-    W σ(Σ_j P_ij V (z_j - z_i)).
+    The states of a run are z, and $x = e^{tV} z$. V is the attention's own, a constant matrix of shape (d, d) or a number. An
+    MLP around attention acts as $W σ(\sum_j P_{ij} V (z_j - z_i))$; a flow refuses one added to attention, and a V that changes
+    with depth.
 
     >>> Rescaled()
     Rescaled()

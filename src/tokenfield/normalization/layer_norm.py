@@ -14,9 +14,16 @@ from tokenfield.parameters import Parameter, is_scheduled, number_parameter
 
 
 class PostLN(AbstractLayerNorm):
-    r"""Post-LN: tokens live on the unit sphere, $\dot θ = P_θ a$, ṙ = 0  [rigollet2025, equation (SA)].
+    r"""Post-LN: tokens live on the unit sphere, $\dot θ = P_θ a$, $\dot r = 0$  [rigollet2025, equation (SA)].
 
-    A start off the sphere is first normalized, x ↦ x/|x|; zero vectors are refused. Layer: LN(x + step·a).
+    A start off the sphere is first normalized, x ↦ x/|x|; zero vectors are refused. Its layer is
+    $x \mapsto LN(x + \text{step}\cdot a)$.
+
+    **Arguments**
+
+    - `gain`: g, one number or one entry per coordinate, with which attention reads LN(x) = g ⊙ θ √d; left out, it reads θ.
+
+    **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
     >>> PostLN()
     PostLN(gain=None)
@@ -39,7 +46,15 @@ class PostLN(AbstractLayerNorm):
 
 
 class PreLN(AbstractLayerNorm):
-    r"""Pre-LN: $\dot θ = P_θ a / r$, $\dot r = ⟨θ, a⟩$  [rigollet2025, section 6.2]. Layer: x + step·Γ(LN x).
+    r"""Pre-LN: tokens keep a length of their own, $\dot θ = P_θ a / r$, $\dot r = ⟨θ, a⟩$  [rigollet2025, section 6.2].
+
+    Its layer is $x \mapsto x + \text{step}\cdot\Gamma(LN\,x)$.
+
+    **Arguments**
+
+    - `gain`: as for `PostLN`.
+
+    **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
     >>> PreLN().on_sphere(0.0)
     False
@@ -58,7 +73,15 @@ class PreLN(AbstractLayerNorm):
 
 
 class PeriLN(AbstractLayerNorm):
-    r"""Peri-LN: $\dot θ = P_θ a / (r|a|)$, $\dot r = ⟨θ, a⟩/|a|$. Layer: x + step·LN(Γ(LN x))  [rigollet2025, section 6.2].
+    r"""Peri-LN: the field is normalized too, $\dot θ = P_θ a / (r|a|)$, $\dot r = ⟨θ, a⟩/|a|$  [rigollet2025, section 6.2].
+
+    Its layer is $x \mapsto x + \text{step}\cdot LN(\Gamma(LN\,x))$.
+
+    **Arguments**
+
+    - `gain`: as for `PostLN`.
+
+    **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
     >>> PeriLN().drive(jnp.asarray(0.0), jnp.array([[0.0, 4.0]])).tolist()
     [[0.0, 1.0]]
@@ -78,6 +101,13 @@ class PeriLN(AbstractLayerNorm):
 
 class MixLN(AbstractLayerNorm):
     r"""Mix-LN: Post-LN while t ≤ τ, Pre-LN after  [rigollet2025, section 6.2]. Solvers step exactly onto τ.
+
+    **Arguments**
+
+    - `tau`: the time τ of the switch.
+    - `gain`: as for `PostLN`.
+
+    **Raises** `InputError` where τ is not one finite number, or the gain is not finite or neither a number nor a vector.
 
     >>> bool(MixLN(tau=2.0).on_sphere(1.0)), bool(MixLN(tau=2.0).on_sphere(3.0))
     (True, False)
@@ -105,8 +135,16 @@ class MixLN(AbstractLayerNorm):
 
 
 class NGPT(AbstractLayerNorm):
-    r"""nGPT: $\dot θ = α_t P_θ a / |a|$, ṙ = 0, with a step α that may change with depth  [rigollet2025, section 6.2].
-    Layer: LN(x + step·α_t·LN(a)).
+    r"""nGPT: tokens on the unit sphere move at a given speed, $\dot θ = α_t P_θ a / |a|$, $\dot r = 0$.
+
+    [rigollet2025, section 6.2]. Its layer is $x \mapsto LN(x + \text{step}\cdot α_t\,LN(a))$.
+
+    **Arguments**
+
+    - `alpha`: α, positive; it may be a function of t, or have one value per layer.
+    - `gain`: as for `PostLN`.
+
+    **Raises** `InputError` where α is not positive, or the gain is not finite or neither a number nor a vector.
 
     >>> NGPT(alpha=0.5).drive(jnp.asarray(0.0), jnp.array([[0.0, 2.0]])).tolist()
     [[0.0, 0.5]]
@@ -131,8 +169,15 @@ class NGPT(AbstractLayerNorm):
 
 
 class SqrtScaling(AbstractLayerNorm):
-    r"""Square-root scaling: $\dot θ = P_θ a / \sqrt{t+1}$, ṙ = 0  [rigollet2025, section 6.2].
-    Layer: LN(x + step·a/√(t+1)).
+    r"""Square-root scaling: Post-LN that slows down, $\dot θ = P_θ a / \sqrt{t+1}$, $\dot r = 0$  [rigollet2025, section 6.2].
+
+    Its layer is $x \mapsto LN(x + \text{step}\cdot a/\sqrt{t+1})$.
+
+    **Arguments**
+
+    - `gain`: as for `PostLN`.
+
+    **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
     >>> SqrtScaling().drive(jnp.asarray(3.0), jnp.array([[2.0, 0.0]])).tolist()
     [[1.0, 0.0]]

@@ -15,9 +15,11 @@ from tokenfield.normalization.base import AbstractNormalization, Gamma
 
 
 class TraceNorm(AbstractNormalization):
-    r"""Σ ↦ Σ/tr Σ: the flow in R^d with one common scale taken out, $\dot x = \Gamma_\mu(x) - λx$ with λ such that the
-    total variance tr Σ stays 1  [castin2025]. A LayerNorm of the whole measure: it keeps Gaussians Gaussian and, like
-    LayerNorm, lets nothing blow up. Layer: x + step·Γ(x), divided by the new √(tr Σ).
+    r"""A LayerNorm of the whole measure, Σ ↦ Σ/tr Σ: the flow in R^d with one common scale taken out,
+    $\dot x = \Gamma_\mu(x) - λx$ with λ such that the total variance tr Σ stays 1  [castin2025].
+
+    It keeps Gaussians Gaussian and, like LayerNorm, lets nothing blow up. A start is first brought to total variance 1; one
+    with all mass at a point is refused. Its layer is $x \mapsto x + \text{step}\cdot\Gamma(x)$, divided by the new √(tr Σ).
 
     >>> TraceNorm().settle(Tokens([[3.0, 0.0], [-3.0, 0.0]])).x.tolist()
     [[1.0, 0.0], [-1.0, 0.0]]

@@ -66,8 +66,8 @@ def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = 
 
     **Returns** `Clusters`, of a run a list with one per saved time.
 
-    **Raises** `InputError` where `thing` is not made of tokens or is a batch of runs, a link is not a positive number, or the
-    angle is π or more.
+    **Raises** `InputError` where `thing` is not made of tokens or is a batch of runs, a link is not a positive number, the angle
+    is π or more, or a token has no direction.
 
     >>> clusters(Tokens([[1.0, 0.0], [0.0, 1.0], [0.99, 0.01]]))
     2 clusters (linked within 0.1 rad) of 2, 1 tokens

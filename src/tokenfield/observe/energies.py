@@ -22,9 +22,9 @@ from tokenfield.trajectory import Trajectory
 def energy(thing: Measured, beta: Number, *, scaled: bool = False) -> Float[Array, "*time"]:
     r"""The energy that attention climbs: $E_β(μ) = \frac{1}{2β} \iint e^{β\langle x, y\rangle} dμ(x) dμ(y)$.
 
-    [rigollet2025, equation (3)]. It increases along USA, with $dE/dt = \int |v|^2 dμ$, and along SA. At β = 0, where the
-    formula is a constant plus O(β), that constant 1/(2β) is left out: $E_0 = |\int x\,dμ|^2/2$. (Do not differentiate in β
-    there.)
+    [rigollet2025, equation (3)]. It increases along USA, with $dE/dt = \int |v|^2 dμ$, and along SA. Of tokens at
+    β = 0, where the formula is a constant plus O(β), that constant 1/(2β) is left out: $E_0 = |\int x\,dμ|^2/2$. (Do not
+    differentiate in β there.)
 
     **Arguments**
 

@@ -21,7 +21,7 @@ from tokenfield.trajectory import Trajectory
 def attention_matrix(
     thing: Measured, flow: Flow | AbstractAttention | None = None, *, t: Number = 0.0
 ) -> Float[Array, "*time_heads n n"]:
-    """The attention matrix $P_{ij} = k_μ(x_i, x_j) w_j$: the weight of token j in the field at token i.
+    r"""The attention matrix $P_{ij} = k_μ(x_i, x_j) w_j$: the weight of token j in the field at token i.
 
     Rows of softmax attention sum to 1. Under a normalization that reads directions, these are used.
 

@@ -21,6 +21,10 @@ class ExponentialSums(NamedTuple):
     r"""Sums over tokens with kernel $e^{\text{score}}$, held as numbers times $e^{\text{shift}}$ so that they never
     overflow: $\sum_j w_j e^{\langle q_i, k_j\rangle} = e^{\text{shift}_i}\,\text{total}_i$, and
     $\sum_j w_j e^{\langle q_i, k_j\rangle} v_j = e^{\text{shift}_i}\,\text{weighted}_i$.
+
+    - `shift`, `total`: one number per query.
+    - `weighted`: one row per query.
+    - `average`: the softmax average of the values, in which the shift cancels.
     """
 
     shift: Float[Array, " m"]
@@ -34,7 +38,7 @@ class ExponentialSums(NamedTuple):
 
 
 class AbstractSummation(eqx.Module):
-    """How sums over tokens are computed.
+    """How sums over tokens are computed. Kinds that differ from another in some sums only subclass `AbstractVariant`.
 
     Every sum keeps the error of each row below its own tolerance times that row's total, or is exact up to rounding.
     """
@@ -63,7 +67,17 @@ class AbstractSummation(eqx.Module):
         score: Any = inner,
         bias: Float[Array, " n"] | None = None,
     ) -> ExponentialSums:
-        """Σ_j w_j e^{s_ij} and Σ_j w_j e^{s_ij} v_j for every query, s_ij = score(q_i, k_j) + bias_j."""
+        """Σ_j w_j e^{s_ij} and Σ_j w_j e^{s_ij} v_j for every query, s_ij = score(q_i, k_j) + bias_j.
+
+        **Arguments**
+
+        - `q`: queries, shape (m, k); `k`: keys, shape (n, k).
+        - `v`: values, shape (n, p); `w`: weights, shape (n,).
+        - `score`: how a block of queries meets a block of keys; inner products when left out.
+        - `bias`: one number per key; none when left out.
+
+        **Returns** both sums as `ExponentialSums`.
+        """
 
     @abc.abstractmethod
     def elementwise(
@@ -74,19 +88,42 @@ class AbstractSummation(eqx.Module):
         v: Float[Array, "n p"],
         w: Float[Array, " n"],
     ) -> Float[Array, "m p"]:
-        """Σ_j w_j φ(<q_i, k_j>) v_j for a function φ of the score."""
+        """Σ_j w_j φ(<q_i, k_j>) v_j for a function φ of the score.
+
+        **Arguments**
+
+        - `function`: φ, entry by entry.
+        - `q`, `k`, `v`, `w`: as for `exponential`.
+
+        **Returns** the sums, shape (m, p).
+        """
 
     @abc.abstractmethod
     def linear(
         self, q: Float[Array, "m k"], k: Float[Array, "n k"], v: Float[Array, "n p"], w: Float[Array, " n"]
     ) -> Float[Array, "m p"]:
-        """Σ_j w_j <q_i, k_j> v_j, in O(n) where every query sees every key."""
+        """Σ_j w_j <q_i, k_j> v_j, in O(n) where every query sees every key.
+
+        **Arguments**
+
+        - `q`, `k`, `v`, `w`: as for `exponential`.
+
+        **Returns** the sums, shape (m, p).
+        """
 
     @abc.abstractmethod
     def masked(
         self, σ: Float[Array, " m"], τ: Float[Array, " n"], window: Float[Array, ""] | None
     ) -> "AbstractSummation":
-        """The same sums where a query at position σ sees the keys at σ - window ≤ τ ≤ σ only."""
+        """The same sums where a query at position σ sees the keys at σ - window ≤ τ ≤ σ only.
+
+        **Arguments**
+
+        - `σ`: positions of the queries; `τ`: positions of the keys.
+        - `window`: how far back a query sees; None for all the way.
+
+        **Returns** a summation.
+        """
 
     @abc.abstractmethod
     def largest(
@@ -97,7 +134,15 @@ class AbstractSummation(eqx.Module):
         w: Float[Array, " n"],
         alone: bool,
     ) -> Float[Array, "m p"]:
-        """The average of v_j over the largest scores <q_i, k_j>, ties shared by weight; j ≠ i when `alone`."""
+        """The average of v_j over the largest scores <q_i, k_j>, ties shared by weight.
+
+        **Arguments**
+
+        - `q`, `k`, `v`, `w`: as for `exponential`.
+        - `alone`: whether queries are the keys and j ≠ i, so that no token counts for itself.
+
+        **Returns** the averages, shape (m, p).
+        """
 
 
 class AbstractVariant(AbstractSummation):

@@ -32,11 +32,18 @@ MOST_DEGREES = 512
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What sums are asked for: scores <Qx, Ky> (β in Q) between `queries` points and the tokens x, in R^d.
+    """What sums are asked for: scores <Qx, Ky> (β in Q) between query points and the tokens x, in R^d.
 
-    `scores` has one pair (Q, K) per head as float64 matrices, None if a kernel is no exponential of an inner product or its
-    parameters are not known yet; `unit`: whether x are unit vectors and stay so; `points`: tokens and query points as they are
-    now, None if not known yet.
+    **Arguments**
+
+    - `n`, `d`: how many tokens, and the dimension of their space.
+    - `queries`: how many query points.
+    - `tolerance`: how large a row's error may be, relative to its own total.
+    - `dtype`: the precision of the tokens.
+    - `scores`: one pair (Q, K) per head as float64 matrices; None if a kernel is no exponential of an inner product or its
+      parameters are not known yet.
+    - `unit`: whether x are unit vectors and stay so.
+    - `points`: tokens and query points as they are now; None if not known yet.
     """
 
     n: int
@@ -50,7 +57,21 @@ class Request:
 
 
 def choose(summation: Any = None, request: Request | None = None) -> AbstractSummation:
-    """A summation by name, as given, or the cheapest one that serves the request to its tolerance."""
+    """The summation that serves a request: the one asked for, or the cheapest to its tolerance.
+
+    **Arguments**
+
+    - `summation`: a summation, which is taken as it is; or a name, "dense", "circle", "sphere" or "euclidean"; left out, the
+      cheapest.
+    - `request`: what is to be summed; left out, dense sums serve.
+
+    **Returns** a summation.
+
+    **Raises** `InputError` where the name is unknown, or that summation does not serve here, saying why.
+
+    >>> choose("dense").exact
+    True
+    """
     if isinstance(summation, AbstractSummation):
         return summation
     if summation is not None and (not isinstance(summation, str) or summation not in KINDS):

@@ -11,10 +11,16 @@ from tokenfield.summation.spectral import AbstractSpectral, Split, coarse
 
 
 class Circle(AbstractSpectral):
-    r"""On the circle $e^{β\cos(θ-φ)} = \sum_k I_k(β)\,e^{ik(θ-φ)}$: the sum over tokens is diagonal in Fourier modes.
+    r"""Exponential sums over tokens on the circle, in O(n): $e^{β\cos(θ-φ)} = \sum_k I_k(β)\,e^{ik(θ-φ)}$ is diagonal in Fourier
+    modes.
 
-    Tokens to coefficients, times $e^{-β} I_k(β)$, and back to the queries. About √(2β log 1/ε) modes; O(n + modes) time.
-    Queries must share one length and keys another, with a product of at most `beta`.
+    Non-uniform FFTs take tokens to coefficients, these are multiplied by $e^{-β} I_k(β)$, and taken back to the queries. There
+    are about $\sqrt{2β \log 1/ε}$ modes, and the time is O(n + modes). Queries must share one length and keys another.
+
+    **Arguments**
+
+    - `beta`: the largest product of the two lengths.
+    - `tolerance`: how large a row's error may be, relative to its own total.
 
     >>> import numpy as np
     >>> θ = np.linspace(0, 6, 1000)

@@ -17,15 +17,19 @@ TAIL = math.sqrt(2 * math.log(1e15))
 
 
 class Euclidean(AbstractSpectral):
-    r"""A symmetric positive definite score is a Gaussian between two exponentials:
-    $e^{⟨Ax,y⟩} = e^{|Rx|²/2}\, e^{|Ry|²/2}\, e^{-|Rx-Ry|²/2}$ with $R = A^{1/2}$.
+    r"""Exponential sums over tokens in R^d, d ≤ 3, in O(n): a symmetric positive definite score is a Gaussian between two
+    exponentials, $e^{⟨Ax,y⟩} = e^{|Rx|²/2}\, e^{|Ry|²/2}\, e^{-|Rx-Ry|²/2}$ with $R = A^{1/2}$.
 
     The middle factor is a convolution, summed through Fourier series with a period that holds all points (`extent`, in
     units of the Gaussian's width) and its tails. Outside of that, all rows are summed densely; and where the outer factors
     differ by so much that a row drowns in the errors of others, this row is.
 
-    **Arguments** `root`: R, or a number for a multiple of I; queries are R²x and keys y. `extent`: how far apart points may
-    come in a coordinate of Rx. `d`: their dimension.
+    **Arguments**
+
+    - `root`: R, or a number for a multiple of I; queries are R²x and keys y.
+    - `extent`: how far apart points may come in a coordinate of Rx.
+    - `d`: their dimension.
+    - `tolerance`: how large a row's error may be, relative to its own total.
 
     >>> x = jnp.asarray(np.random.default_rng(0).normal(size=(500, 2)))
     >>> sums = Euclidean(root=1.0, extent=10.0, d=2).exponential(x, x, x, jnp.full(500, 0.002))
@@ -78,5 +82,5 @@ class Euclidean(AbstractSpectral):
 
 
 def frequencies(extent: float) -> int:
-    """Modes a dimension, for points within `extent` in units of the Gaussian's width."""
+    """Modes per dimension, for points within `extent` in units of the Gaussian's width."""
     return coarse(TAIL * (extent + TAIL) / (2 * math.pi))

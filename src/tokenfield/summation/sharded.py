@@ -18,7 +18,12 @@ class Sharded(AbstractVariant):
     """Dense sums with the queries dealt out to several devices. Rows are computed as on one device, so the result is the
     same up to the order of additions inside a matrix product.
 
-    **Arguments** `devices`: how many, or which (None: all that JAX has).
+    **Arguments**
+
+    - `devices`: how many, or a list of them; left out, all that JAX has.
+    - `dense`: the dense sum that each device computes; `Dense()` when left out.
+
+    **Raises** `InputError` where there are not so many devices.
 
     >>> x = jnp.asarray(np.random.default_rng(0).normal(size=(10, 3)))
     >>> one = Sharded(1).exponential(x, x, x, jnp.full(10, 0.1))

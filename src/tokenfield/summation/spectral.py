@@ -129,6 +129,7 @@ def paired(charges: Float[Array, "n c"]) -> Complex[Array, "b n"]:
 
 
 def unpaired(sums: Complex[Array, "b m"], count: int) -> Float[Array, "m c"]:
+    """The inverse of `paired`, for so many charges."""
     return jnp.stack([jnp.real(sums), jnp.imag(sums)], axis=1).reshape(-1, sums.shape[1]).T[:, :count]
 
 

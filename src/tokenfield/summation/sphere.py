@@ -15,13 +15,18 @@ from tokenfield.summation.spectral import AbstractSpectral, Split, coarse
 
 
 class Sphere(AbstractSpectral):
-    r"""On S² $e^{β⟨x,y⟩} = \sum_l (2l+1) κ_l P_l(⟨x,y⟩)$: the sum over tokens is diagonal in spherical harmonics (Funk and
-    Hecke), with $κ_l = \frac12 \int_{-1}^1 e^{βz} P_l(z)\,dz$.
+    r"""Exponential sums over tokens on S², in O(n): $e^{β⟨x,y⟩} = \sum_l (2l+1) κ_l P_l(⟨x,y⟩)$ is diagonal in spherical
+    harmonics (Funk and Hecke), with $κ_l = \frac12 \int_{-1}^1 e^{βz} P_l(z)\,dz$.
 
     Tokens at colatitude θ and longitude φ give the coefficients of $e^{i(kθ + mφ)}$ by one two-dimensional non-uniform FFT
     [townsend2016]. Order by order, a Legendre table turns these into coefficients of harmonics, the κ_l multiply them, its
     transpose turns them back, and a second transform evaluates them at the queries. Queries must share one length and
-    keys another, with a product of at most `beta`.
+    keys another.
+
+    **Arguments**
+
+    - `beta`: the largest product of the two lengths.
+    - `tolerance`: how large a row's error may be, relative to its own total.
 
     >>> x = jnp.asarray(np.random.default_rng(0).normal(size=(500, 3)))
     >>> x = x / jnp.linalg.norm(x, axis=1, keepdims=True)

@@ -42,7 +42,7 @@ def output(attention: AbstractAttention, mu: Equiangular) -> Equiangular:
     r"""The outputs $Γ(x_i)$ of an attention on equiangular tokens, which are equiangular again.
 
     With $Γ(x_i) = p\,x_i + q \sum_{j≠i} x_j$ their gap is $1 - ρ' = (p-q)^2 (1-ρ)\,r^2/|Γ|^2$, so that a small 1 - ρ' keeps
-    all its digits  [rigollet2025, section 6.1].
+    all its digits.
 
     **Arguments**
 

@@ -6,6 +6,7 @@ from matplotlib.image import imread
 from PIL import Image
 
 import tokenfield as tkf
+from tests import fast_first
 from tokenfield.draw import movie
 from tokenfield.draw.picture import snapshot_times
 
@@ -27,7 +28,7 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", fast_first(RUNS, "circle", "sphere"))
 def test_picture(tmp_path, name):
     run = RUNS[name]()
     assert run.plot(tmp_path / "run.png") == tmp_path / "run.png"
@@ -40,7 +41,7 @@ def test_picture_as_a_figure():
     assert RUNS["circle"]().plot().get_axes()
 
 
-@pytest.mark.parametrize("name", ["circle", "sphere", "many dimensions"])
+@pytest.mark.parametrize("name", fast_first(["circle", "sphere", "many dimensions"], "circle", "sphere"))
 def test_movies(tmp_path, name):
     run = RUNS[name]()
     gif = run.animate(tmp_path / "run.gif", seconds=1.0)

@@ -159,6 +159,7 @@ def test_tokens_at_quadrature_nodes_are_the_mean_field_equation(flow):
     assert np.max(abs(np.asarray(density.mean - tokens.mean))) < 1e-8
 
 
+@pytest.mark.slow
 def test_modes_are_added_when_the_spectrum_needs_them():
     start = tkf.CircleDensity.wave(0.5, degree=16)
     run = tkf.evolve(tkf.usa(1.0), start, t=2.2, save=8)
@@ -223,8 +224,11 @@ def test_phi_functions():
 
 @pytest.mark.parametrize(
     "mu",
-    [RIPPLED, LUMPY, tkf.SphereDensity.von_mises(4.0, d=6, zonal=True)],
-    ids=["circle", "sphere", "zonal"],
+    [
+        pytest.param(RIPPLED, id="circle"),
+        pytest.param(LUMPY, id="sphere", marks=pytest.mark.slow),
+        pytest.param(tkf.SphereDensity.von_mises(4.0, d=6, zonal=True), id="zonal"),
+    ],
 )
 def test_to_tokens_and_back(mu):
     n = 40_000
@@ -255,6 +259,7 @@ def test_quantities_of_a_density():
     assert float(tkf.observe.order_parameter(mu)) == float(mu.order)
 
 
+@pytest.mark.slow
 def test_quadrature_in_space_converges_exponentially():
     """A Gaussian on an interval and on a ball under softmax attention: tokens at n nodes against the exact covariance."""
     exact = float(tkf.evolve(tkf.Flow(tkf.Softmax(-0.5)), tkf.Gaussian([0.0], [[1.0]]), t=1.0, save=1).cov[-1, 0, 0])

@@ -173,12 +173,13 @@ def test_the_ledger():
 @pytest.mark.parametrize(
     ("flow", "mu", "how"),
     [
-        (
+        pytest.param(
             tkf.Flow(tkf.Softmax(1.0), tkf.Rescaled()),
             tkf.Tokens(np.random.default_rng(3).uniform(-2, 2, (20, 2))),
             "euclidean",
+            marks=pytest.mark.slow,
         ),
-        (tkf.sa(20.0), tkf.Tokens.uniform_sphere(300, 2, seed=1), "circle"),
+        pytest.param(tkf.sa(20.0), tkf.Tokens.uniform_sphere(300, 2, seed=1), "circle", marks=pytest.mark.slow),
         (tkf.Flow(tkf.Softmax(9.0), tkf.NGPT()), tkf.Tokens.uniform_sphere(40, 3, seed=1), "sphere"),
         (tkf.usa(2.0), tkf.Tokens.uniform_sphere(12, 20, seed=1), "span"),
     ],

@@ -125,7 +125,10 @@ def test_the_stationary_law_of_many_noisy_tokens():
         assert abs(values.mean() - exact) < 3 * response * values.std() / np.sqrt(n), k
 
 
-@pytest.mark.parametrize(("norm", "order"), [(tkf.PostLN(), 0.5), (tkf.Free(), 1.0)], ids=["sphere", "space"])
+@pytest.mark.parametrize(
+    ("norm", "order"),
+    [pytest.param(tkf.PostLN(), 0.5, id="sphere"), pytest.param(tkf.Free(), 1.0, id="space", marks=pytest.mark.slow)],
+)
 def test_strong_order(norm, order):
     """Pathwise errors of x(1) along one Brownian path fall as √h on the sphere, where noise does not commute, as h in R^d."""
     flow = tkf.Flow(tkf.Softmax(1.0), norm, kappa=2.0)

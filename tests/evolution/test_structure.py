@@ -46,7 +46,14 @@ def test_energy_never_falls_along_sa(beta):
     assert E[-1] > 1.2 * E[0]
 
 
-@pytest.mark.parametrize("flow", [tkf.sa(9.0), tkf.usa(3.0), tkf.kuramoto(2.0)], ids=["sa", "usa", "kuramoto"])
+@pytest.mark.parametrize(
+    "flow",
+    [
+        pytest.param(tkf.sa(9.0), id="sa", marks=pytest.mark.slow),
+        pytest.param(tkf.usa(3.0), id="usa"),
+        pytest.param(tkf.kuramoto(2.0), id="kuramoto"),
+    ],
+)
 def test_the_sphere_is_kept(flow):
     run = tkf.evolve(flow, tkf.Tokens.gaussian(n=40, d=5, seed=1), t=5.0, save=50, rtol=1e-5)
     assert np.max(abs(np.linalg.norm(run.x, axis=-1) - 1)) < 1e-12

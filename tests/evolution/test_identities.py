@@ -135,6 +135,7 @@ def test_rescaled_is_the_free_flow_in_moving_coordinates(attention):
     assert np.max(abs(z - free @ back.T)) < 1e-8
 
 
+@pytest.mark.slow
 def test_rescaled_tokens_reach_a_polytope():
     """V = I, A = I: clusters at vertices, long after the free flow has left the range of numbers."""
     mu = tkf.Tokens.uniform_box(n=40, d=2, low=-5, high=5, seed=0)
@@ -177,6 +178,7 @@ def test_equiangular_formulas(norm, row, rho):
     assert np.max(abs(run.final.radii - y[1])) < 1e-8 and abs(y[0] - rho) > 0.05
 
 
+@pytest.mark.slow
 def test_mix_ln_switches_by_an_event():
     """The step control lands on τ: halving the tolerance does not reveal a kink that was stepped over."""
     flow = tkf.Flow(tkf.Softmax(3.0), tkf.MixLN(0.7))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tokenfield as tkf
+from tests import fast_first
 from tokenfield.errors import InputError
 
 SPHERE = tkf.Tokens.uniform_sphere(n=10, d=3, seed=2)
@@ -146,7 +147,7 @@ GRADIENTS = {
 }
 
 
-@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("name", fast_first(GRADIENTS, next(iter(GRADIENTS))))
 def test_gradients_of_every_attention(name):
     """With respect to every parameter and the tokens, against central differences; and vmap over them."""
     probe = np.random.default_rng(0).normal(size=(10, 3))
