@@ -11,7 +11,7 @@ from tokenfield import _checks as check
 from tokenfield._compile import compiled
 from tokenfield._types import Matrix, Number, Numbers, Scalar, no_type_check
 from tokenfield.attention import AbstractAttention, Coupling, Krause, MeanShift, Softmax, Unnormalized
-from tokenfield.attention.base import TOLERANCE, Points, as_dtype, query_points, refuse_overflow, requested
+from tokenfield.attention.base import DENSE, TOLERANCE, Points, as_dtype, query_points, refuse_overflow, requested
 from tokenfield.attention.reductions import with_energy
 from tokenfield.blocks import MLP, FisherRao
 from tokenfield.errors import InputError
@@ -20,6 +20,9 @@ from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN
 from tokenfield.parameters import at_layer, at_time, is_scheduled, scheduled
 from tokenfield.summation import AbstractSummation, choose
+
+DENSE_PAIRS = 500_000
+"""Pairs of tokens up to which every fast sum costs more than a dense one (see `summation/choose.py`)."""
 
 
 class Flow(eqx.Module):
@@ -149,6 +152,8 @@ class Flow(eqx.Module):
     ) -> AbstractSummation:
         """The summation that serves this flow on these tokens, at query points or (None) at the tokens themselves, with
         an error of at most `tolerance` in every row: the one asked for, or the cheapest."""
+        if asked == "dense" or (asked is None and mu.n * (mu.n if points is None else len(points)) < DENSE_PAIRS):
+            return DENSE
         request = requested(self.attention, mu, points, tolerance, unit=self.normalization.reads_directions)
         if request.scores is not None:
             request = dataclasses.replace(request, scores=self.normalization.scores(self.attention, mu.d))
@@ -159,7 +164,8 @@ class Flow(eqx.Module):
     @no_type_check
     def settle(self, mu: AbstractMeasure) -> Tokens:
         """Tokens that this flow can move, checked: sizes fit, directions exist where they are needed."""
-        refuse_non_measures(mu)
+        if not isinstance(mu, AbstractMeasure):
+            raise no_measure(mu)
         if not isinstance(mu, Tokens):
             raise InputError(f"This needs Tokens, but got {_name(mu)}. `evolve` moves every kind of measure.")
         self.check(mu.d)
@@ -230,12 +236,12 @@ def _velocity(flow: Flow, t: Array, mu: Tokens, x: Points, summation: AbstractSu
     return flow.velocity(t, mu, x, summation)
 
 
-def refuse_non_measures(mu: Any) -> None:
-    if not isinstance(mu, AbstractMeasure):
-        raise InputError(
-            f"A flow moves a measure such as tokenfield.Tokens, but got {_name(mu)}. For an array x of shape "
-            "(n, d), write Tokens(x)."
-        )
+def no_measure(mu: Any) -> InputError:
+    """What is said of something that is no measure."""
+    return InputError(
+        f"A flow moves a measure such as tokenfield.Tokens, but got {_name(mu)}. For an array x of shape "
+        "(n, d), write Tokens(x)."
+    )
 
 
 def _inverse_noise(kappa: Any) -> Float[Array, ""] | None:

@@ -103,6 +103,11 @@ class AbstractAttention(eqx.Module):
 
     # Attention that solves equations of its own may carry a memory from step to step.
 
+    @property
+    def remembers(self) -> bool:
+        """Whether there is such a memory."""
+        return False
+
     def remember(self, mu: Tokens, memory: Any) -> Any:
         """What to carry to the next step, given what was carried to this one."""
         return None

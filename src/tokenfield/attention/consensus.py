@@ -89,7 +89,7 @@ class MeanShift(AbstractAttention):
 
     def __init__(self, beta: Scalar = 1.0, data: Matrix = None):
         self.beta = number_parameter("beta", beta)
-        self.data = None if data is None else Tokens(data).x
+        self.data = None if data is None else Tokens(data).x  # pyright: ignore[reportArgumentType]
 
     def field(self, mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m d"]:
         source = mu if self.data is None else Tokens(self.data)

@@ -142,6 +142,10 @@ class Sinkhorn(AbstractDotProduct):
         """All rows have the same sum, so one normalization makes the kernel doubly stochastic."""
         return softmax_pair(self.V, self.strength(), mu)
 
+    @property
+    def remembers(self) -> bool:
+        return True
+
     def remember(self, mu: Tokens, memory: Any) -> Potentials:
         return self.recall(memory).potentials(mu)
 

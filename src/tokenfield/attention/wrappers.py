@@ -137,6 +137,10 @@ class MultiHead(AbstractAttention):
     def asked_from(self, s: Any) -> "MultiHead":
         return MultiHead([placed(head, s) for head in self.heads], self.output)
 
+    @property
+    def remembers(self) -> bool:
+        return any(head.remembers for head in self.heads)
+
     def remember(self, mu: Tokens, memory: Any) -> Any:
         memory = [None] * len(self.heads) if memory is None else memory
         return [head.remember(mu, part) for head, part in zip(self.heads, memory, strict=True)]

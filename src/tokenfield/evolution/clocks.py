@@ -23,11 +23,14 @@ LONGEST = 690.0
 """Logarithm of the longest unit of time; beyond it nothing moves in any number of the machine."""
 
 
-def clock_named(name: Any) -> str:
+def clock_named(name: Any, merging: bool) -> str:
+    """A clock by its name, if runs like this one have it."""
     if name is None:
         return "linear"
     if not isinstance(name, str) or name not in CLOCKS:
         raise InputError(f"Unknown clock {name!r}. {suggest(name, CLOCKS)}")
+    if name == "rescaled" and not merging:
+        raise InputError("The rescaled clock starts anew at every merger: it needs coalesce=1e-5, say.")
     return name
 
 

@@ -98,6 +98,7 @@ def _refuse_empty(name: str, things: Sequence[Any]) -> None:
 
 
 def _leading(mu: Any) -> int:
+    """How many axes a measure's arrays have in front of their own."""
     return mu.leading if isinstance(mu, AbstractMeasure) else 0
 
 

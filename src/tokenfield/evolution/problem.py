@@ -50,10 +50,6 @@ class Problem(eqx.Module):
     solver: dfx.AbstractSolver
     control: dfx.AbstractStepSizeController
 
-    @property
-    def term(self) -> Any:
-        return self.motion.term
-
     def met(self, t: Float[Array, ""], y: State) -> Bool[Array, ""]:
         """Whether the stop condition `until` is met."""
         if self.plan.until is None:

@@ -60,8 +60,10 @@ def start(p: Problem) -> Walker:
     """Where a walk begins."""
     y0, plan = p.motion.first, p.plan
     memory = p.motion.remember(plan.t0, y0, None)
-    solver_state = p.solver.init(p.term, plan.t0, plan.t1, y0, memory)
-    tnext, control_state = p.control.init(p.term, plan.t0, plan.t1, y0, None, memory, p.solver.func, _error_order(p))
+    solver_state = p.solver.init(p.motion.term, plan.t0, plan.t1, y0, memory)
+    tnext, control_state = p.control.init(
+        p.motion.term, plan.t0, plan.t1, y0, None, memory, p.solver.func, _error_order(p)
+    )
     if plan.dt0 is not None:
         tnext = jnp.maximum(tnext, plan.t0 + plan.dt0)
     stopped = jnp.where(p.met(plan.t0, y0), Status.STOPPED, Status.RUNNING)
@@ -85,7 +87,7 @@ def start(p: Problem) -> Walker:
 def attempt(p: Problem, now: Walker) -> Step:
     """One step of the solver, kept if its error is small enough."""
     y, error, dense, solver_state, solved = p.solver.step(
-        p.term, now.t, now.tnext, now.y, now.memory, now.solver_state, now.jumped
+        p.motion.term, now.t, now.tnext, now.y, now.memory, now.solver_state, now.jumped
     )
     keep, t, tnext, jumped, control_state, controlled = p.control.adapt_step_size(
         now.t, now.tnext, now.y, y, now.memory, error, _error_order(p), now.control_state
@@ -180,7 +182,7 @@ def arrive(p: Problem, now: Walker, step: Step, saved: Array) -> Walker:
 
 
 def _error_order(p: Problem) -> Any:
-    return p.solver.error_order(p.term)
+    return p.solver.error_order(p.motion.term)
 
 
 def _clip(p: Problem, tnext: Any) -> Array:

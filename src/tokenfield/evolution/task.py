@@ -16,10 +16,9 @@ from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError, suggest
 from tokenfield.evolution.clocks import clock_named, log_times
 from tokenfield.evolution.ensemble import Ensemble
-from tokenfield.evolution.motions import AbstractMotion, MotionKind, motion_for
+from tokenfield.evolution.motions import AbstractMotion, MotionKind, Sums, motion_for
 from tokenfield.evolution.problem import Plan
-from tokenfield.evolution.solvers import checked_solver
-from tokenfield.flow import Flow, refuse_non_measures
+from tokenfield.flow import Flow, no_measure
 from tokenfield.measures import AbstractMeasure
 from tokenfield.summation import AbstractSummation, Sharded
 from tokenfield.summation.choose import KINDS as SUMMATIONS
@@ -83,8 +82,7 @@ class Task:
 
     def motion(self) -> AbstractMotion:
         """The motion from the start. Sums are ten times as accurate as steps."""
-        sums = self.kind.summation(self.flow, self.start, self.summation, self.tolerance)
-        return self.kind.pose(self.flow, self.start, sums, self.seed)
+        return self.kind.pose(self.flow, self.start, Sums(self.summation, self.tolerance), self.seed)
 
     @property
     def tolerance(self) -> float:
@@ -97,14 +95,19 @@ def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
     traced = check.traced((flow, mu0, t, given.save, given.step, given.seed, given.until)) or check.under_jit()
     ensemble = Ensemble.read(flow, mu0, traced)
     model, start = (flow, mu0) if ensemble is None else (ensemble.flows[0], ensemble.start)
-    _refuse_strangers(model, start)
+    if not isinstance(model, Flow):
+        raise InputError(
+            f"evolve(flow, mu0, t) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(model).__name__}."
+        )
+    if not isinstance(start, AbstractMeasure):
+        raise no_measure(start)
     kind = motion_for(model, type(start))
     _refuse_options(kind, given)
     _refuse_companions(given, ensemble is not None, traced)
     start = kind.settle(model, start)
     radius = None if given.coalesce is None else _radius(given.coalesce, start)
     rtol, atol = _tolerances(given, start.dtype, kind.rtol if radius is None else min(kind.rtol, 0.1 * radius))
-    times, clock = _interval(t), _clock(given.clock, radius)
+    times, clock = _interval(t), clock_named(given.clock, radius is not None)
     saves = _save_times(given.save, times, clock)
     number = lambda value: _number(value, start.dtype)
     cast = as_dtype(model, start.dtype) if ensemble is None else ensemble.flow
@@ -120,7 +123,7 @@ def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
             rtol=number(rtol),
             atol=number(atol),
             step=number(_step(given.step)),
-            solver=None,
+            solver=kind.solver(given.solver, start),
             until=_stop_condition(given.until),
             strict=given.refine is not False,
         ),
@@ -139,18 +142,10 @@ def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
         adjoint=_adjoint(given.adjoint),
     )
     _refuse_close_times(task)
-    return _with_solver(task, given.solver)
+    return task
 
 
 # Who takes part, and which options they have.
-
-
-def _refuse_strangers(flow: Any, mu: Any) -> None:
-    if not isinstance(flow, Flow):
-        raise InputError(
-            f"evolve(flow, mu0, t) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
-        )
-    refuse_non_measures(mu)
 
 
 OPTIONS = {
@@ -224,13 +219,6 @@ def _radius(coalesce: Any, mu: AbstractMeasure) -> float:
     return radius
 
 
-def _clock(name: Any, radius: float | None) -> str:
-    clock = clock_named(name)
-    if radius is None and clock == "rescaled":
-        raise InputError("The rescaled clock starts anew at every merger: it needs coalesce=1e-5, say.")
-    return clock
-
-
 def _adjoint(adjoint: Any) -> str:
     if adjoint is None:
         return "reverse"
@@ -270,15 +258,6 @@ def _tolerances(given: Options, dtype: Any, usual: float) -> tuple[float, float]
     if rtol < least:
         raise InputError(f"Argument `rtol` must be at least {least:.1e} in {dtype}, but is {rtol:g}.")
     return rtol, rtol / 1000 if given.atol is None else check.number("atol", given.atol, positive=True)
-
-
-def _with_solver(task: Task, given: Any) -> Task:
-    """The task with a solver that suits its motion."""
-    kind = task.kind
-    unknowns = sum(int(np.prod(array.shape)) for array in task.start.arrays.values() if array.ndim > 1)
-    usual = kind.solvers[0]
-    solver = usual if given is None else checked_solver(given, kind.solvers, kind.name, unknowns)
-    return dataclasses.replace(task, plan=dataclasses.replace(task.plan, solver=solver))
 
 
 # Times.

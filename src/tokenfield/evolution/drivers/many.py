@@ -20,7 +20,7 @@ from tokenfield._compile import compiled
 from tokenfield._types import AnyArray
 from tokenfield.evolution.drivers.pieces import Stride, ahead, ctrl_c, ending, pages
 from tokenfield.evolution.ensemble import picked, seeds_of
-from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, size_of
+from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, Sums, size_of
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Plan, Problem, explodes
 from tokenfield.evolution.step import (
@@ -105,8 +105,7 @@ class Posed(eqx.Module):
     tolerance: float = eqx.field(static=True)
 
     def motion(self, flow: Flow, start: AbstractMeasure, seed: Any) -> AbstractMotion:
-        sums = self.kind.summation(flow, start, self.summation, self.tolerance)
-        return self.kind.pose(flow, start, sums, seed)
+        return self.kind.pose(flow, start, Sums(self.summation, self.tolerance), seed)
 
     def map(self, members: Members, function: Callable, *arguments: Any) -> Any:
         """function(problem, *arguments) of every member; the arguments have a leading axis."""

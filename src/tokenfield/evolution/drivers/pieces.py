@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 
 from tokenfield.status import Status
@@ -31,6 +33,43 @@ def ahead(saves: np.ndarray, first: int, count: int) -> np.ndarray:
     left = saves[first : first + count + 1]
     times[: len(left)] = left
     return times
+
+
+class Album:
+    """Saved states on their way from the device to the host."""
+
+    def __init__(self, saves: np.ndarray, pages: int):
+        self.saves, self.pages = saves, pages
+        self.kept = self.seen = 0
+        self.parts: list[Any] = []
+
+    @property
+    def ts(self) -> np.ndarray:
+        """The save times of the pages that are empty, and the next."""
+        return ahead(self.saves, self.kept, self.pages)
+
+    def look(self, walker: Any, states: Any, watch: Callable[[float, Any], None] | None) -> Any:
+        """Hand newly saved states to the watcher; empty an album that is full."""
+        count = int(walker.saved)
+        if watch is not None:
+            for i in range(self.seen, count):
+                watch(float(self.saves[self.kept + i]), states.take(i))
+        self.seen = count
+        if count < self.pages:
+            return walker
+        self.close(walker, states)
+        return eqx.tree_at(lambda w: w.saved, walker, np.zeros_like(walker.saved))
+
+    def close(self, walker: Any, states: Any) -> None:
+        """Keep what is in the album."""
+        count = int(walker.saved)
+        if count:
+            self.parts.append(jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:count]), states))
+            self.kept, self.seen = self.kept + count, 0
+
+    def states(self) -> Any:
+        """All states that were saved, as one measure along time."""
+        return self.parts[0].joined(self.parts) if self.parts else None
 
 
 class Stride:

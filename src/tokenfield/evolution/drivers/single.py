@@ -20,7 +20,7 @@ from jaxtyping import Array
 from tokenfield._compile import compiled
 from tokenfield._types import AnyArray
 from tokenfield.evolution.accuracy import reached_accuracy
-from tokenfield.evolution.drivers.pieces import Stride, ahead, ctrl_c, ending, pages
+from tokenfield.evolution.drivers.pieces import Album, Stride, ctrl_c, ending, pages
 from tokenfield.evolution.motions.base import AbstractMotion, State, size_of
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Plan, Problem, explodes
@@ -118,7 +118,7 @@ class Walked(NamedTuple):
 
 def walk(plan: Plan, motion: AbstractMotion, saves: np.ndarray, company: Company) -> Walked:
     """Walk to the end in pieces, whatever the end may be. States saved on the way are collected album by album."""
-    album = Album(motion, saves)
+    album = Album(saves, pages(*size_of(motion), ALBUM))
     fresh, (walker, states) = True, _nowhere((plan, motion, album.ts))
     steps, stride = 0, Stride()
     while fresh or not (int(walker.status) != Status.RUNNING or steps >= company.max_steps or company.interrupted()):
@@ -140,43 +140,6 @@ def walk(plan: Plan, motion: AbstractMotion, saves: np.ndarray, company: Company
 def _runs_away(plan: Plan, motion: AbstractMotion, walker: Walker) -> bool:
     elapsed = np.asarray(walker.t) - np.asarray(plan.t0)
     return bool(explodes(motion, elapsed, walker.t, walker.y, walker.memory))
-
-
-class Album:
-    """Saved states on their way from the device to the host."""
-
-    def __init__(self, motion: AbstractMotion, saves: np.ndarray):
-        self.saves, self.pages = saves, pages(*size_of(motion), ALBUM)
-        self.kept = self.seen = 0
-        self.parts: list[Any] = []
-
-    @property
-    def ts(self) -> np.ndarray:
-        """The save times of the pages that are empty, and the next."""
-        return ahead(self.saves, self.kept, self.pages)
-
-    def look(self, walker: Walker, states: Any, watch: Callable[[float, Any], None] | None) -> Walker:
-        """Hand newly saved states to the watcher; empty an album that is full."""
-        count = int(walker.saved)
-        if watch is not None:
-            for i in range(self.seen, count):
-                watch(float(self.saves[self.kept + i]), states.take(i))
-        self.seen = count
-        if count < self.pages:
-            return walker
-        self.close(walker, states)
-        return eqx.tree_at(lambda w: w.saved, walker, np.zeros_like(walker.saved))
-
-    def close(self, walker: Walker, states: Any) -> None:
-        """Keep what is in the album."""
-        count = int(walker.saved)
-        if count:
-            self.parts.append(jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:count]), states))
-            self.kept, self.seen = self.kept + count, 0
-
-    def states(self) -> AbstractMeasure | None:
-        """All states that were saved, as one measure along time."""
-        return self.parts[0].joined(self.parts) if self.parts else None
 
 
 # The compiled program. What is fixed comes first; the memory of the rest is given to the results.

@@ -34,7 +34,7 @@ def _solve(p: Problem, max_steps: int, adjoint: str) -> tuple[Array, ...]:
     memory = p.motion.remember(t0, y0, None)
     event = None if p.plan.until is None else dfx.Event(lambda t, y, args, **kwargs: p.met(t, y))
     solution = dfx.diffeqsolve(
-        p.term,
+        p.motion.term,
         p.solver,
         t0,
         t1,

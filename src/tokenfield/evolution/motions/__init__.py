@@ -7,6 +7,7 @@ from tokenfield.errors import InputError
 from tokenfield.evolution.motions.base import AbstractModified as AbstractModified
 from tokenfield.evolution.motions.base import AbstractMotion as AbstractMotion
 from tokenfield.evolution.motions.base import MotionKind as MotionKind
+from tokenfield.evolution.motions.base import Sums as Sums
 from tokenfield.evolution.motions.density import Spectral
 from tokenfield.evolution.motions.equiangular import Cosine
 from tokenfield.evolution.motions.gaussian import Affine, Widening

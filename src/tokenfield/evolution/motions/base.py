@@ -1,7 +1,7 @@
 """How a measure moves along a flow, as solvers see it. One file per kind of measure."""
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import diffrax as dfx
 import equinox as eqx
@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.errors import InputError
-from tokenfield.evolution.solvers import SOLVERS, control_with_jumps
+from tokenfield.evolution.solvers import SOLVERS, checked_solver, control_with_jumps
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractMeasure
 from tokenfield.status import Status
@@ -21,6 +21,13 @@ State = Float[Array, "rows k"]
 """What a solver moves. Each row has its own error control: a token, a mean, a column of a square root, ..."""
 
 Method = tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]
+
+
+class Sums(NamedTuple):
+    """How sums over tokens are to be computed: as asked (None: as is cheapest), and to what accuracy."""
+
+    asked: str | AbstractSummation | None
+    tolerance: float
 
 
 class MotionKind(abc.ABC):
@@ -43,13 +50,16 @@ class MotionKind(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def pose(cls, flow: Flow, start: Any, summation: AbstractSummation | None, seed: Any) -> "AbstractMotion":
+    def pose(cls, flow: Flow, start: Any, sums: Sums, seed: Any) -> "AbstractMotion":
         """The motion from a settled start, unchecked and traceable."""
 
     @classmethod
-    def summation(cls, flow: Flow, start: Any, asked: Any, tolerance: Any) -> AbstractSummation | None:
-        """How the motion sums over the measure; None where it does not."""
-        return None
+    def solver(cls, given: Any, start: AbstractMeasure) -> str | dfx.AbstractSolver:
+        """The solver that was asked for, by its name or itself, or the usual one; refused if it does not suit."""
+        if given is None:
+            return cls.solvers[0]
+        unknowns = sum(int(np.prod(array.shape)) for array in start.arrays.values() if array.ndim > 1)
+        return checked_solver(given, cls.solvers, cls.name, unknowns)
 
 
 class AbstractMotion(eqx.Module):

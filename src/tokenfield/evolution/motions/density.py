@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool
 from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.attention.reductions import on_densities
 from tokenfield.errors import InputError
-from tokenfield.evolution.motions.base import AbstractMotion, Method, MotionKind, Pacing, State, refuse_parts
+from tokenfield.evolution.motions.base import AbstractMotion, Method, MotionKind, Pacing, State, Sums, refuse_parts
 from tokenfield.evolution.solvers.etd4 import ETD4
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractDensity
@@ -44,7 +44,7 @@ class Spectral(AbstractMotion, MotionKind):
         return mu
 
     @classmethod
-    def pose(cls, flow: Flow, start: AbstractDensity, summation: Any, seed: Any) -> Self:
+    def pose(cls, flow: Flow, start: AbstractDensity, sums: Sums, seed: Any) -> Self:
         return cls(flow, start)
 
     def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: Pacing) -> Method:

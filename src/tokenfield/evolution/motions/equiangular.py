@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from tokenfield._types import Memory, Rows, Self, Time
-from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, refuse_parts
+from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, Sums, refuse_parts
 from tokenfield.flow import Flow
 from tokenfield.measures import Equiangular
 from tokenfield.parameters import at_time
@@ -25,7 +25,7 @@ class Cosine(AbstractMotion, MotionKind):
         return mu
 
     @classmethod
-    def pose(cls, flow: Flow, start: Equiangular, summation: Any, seed: Any) -> Self:
+    def pose(cls, flow: Flow, start: Equiangular, sums: Sums, seed: Any) -> Self:
         return cls(flow, start)
 
     @property

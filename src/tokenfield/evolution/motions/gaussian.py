@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from tokenfield._types import Memory, Rows, Self, Time
-from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, refuse_parts
+from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, Sums, refuse_parts
 from tokenfield.flow import Flow
 from tokenfield.measures import Gaussian
 from tokenfield.parameters import at_time
@@ -29,7 +29,7 @@ class Affine(AbstractMotion, MotionKind):
         return flow.normalization.settle(mu)
 
     @classmethod
-    def pose(cls, flow: Flow, start: Gaussian, summation: Any, seed: Any) -> Self:
+    def pose(cls, flow: Flow, start: Gaussian, sums: Sums, seed: Any) -> Self:
         return cls(flow, start)
 
     @property
@@ -59,7 +59,7 @@ class Widening(AbstractMotion, MotionKind):
         return Affine.settle(flow, mu)
 
     @classmethod
-    def pose(cls, flow: Flow, start: Gaussian, summation: Any, seed: Any) -> Self:
+    def pose(cls, flow: Flow, start: Gaussian, sums: Sums, seed: Any) -> Self:
         return cls(flow, start)
 
     @property

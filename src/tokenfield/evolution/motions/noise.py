@@ -9,13 +9,12 @@ from jaxtyping import Array, Float
 
 from tokenfield._types import Self
 from tokenfield.errors import InputError
-from tokenfield.evolution.motions.base import AbstractModified, Method, MotionKind, Pacing
+from tokenfield.evolution.motions.base import AbstractModified, Method, MotionKind, Pacing, Sums
 from tokenfield.evolution.motions.particles import Particles
 from tokenfield.evolution.solvers import Pace
 from tokenfield.evolution.solvers.splitting import Increments, Splitting
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
-from tokenfield.summation import AbstractSummation
 
 LARGEST_TURN = 0.2
 """A step's Brownian motion on the sphere turns a token by an angle of variance at most twice this."""
@@ -39,16 +38,12 @@ class Noisy(AbstractModified, MotionKind):
                 f"Noise with {type(flow.normalization).__name__} normalization has no agreed meaning: it would be scaled as "
                 "tokens are. Use Free() or a scheme on directions, such as PostLN()."
             )
-        return flow.settle(mu)
+        return Particles.settle(flow, mu)
 
     @classmethod
-    def pose(cls, flow: Flow, start: Tokens, summation: AbstractSummation | None, seed: Any) -> Self:
-        parts = Particles.pose(flow, start, summation, seed), seed
+    def pose(cls, flow: Flow, start: Tokens, sums: Sums, seed: Any) -> Self:
+        parts = Particles.pose(flow, start, sums, seed), seed
         return cls(*parts)  # pyright: ignore[reportCallIssue]
-
-    @classmethod
-    def summation(cls, flow: Flow, start: Tokens, asked: Any, tolerance: Any) -> AbstractSummation:
-        return flow.summation(start, None, asked, tolerance)
 
     def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: Pacing) -> Method:
         return Splitting(self.flow), Pace(rtol, pacing.step, self.longest_step, pacing.ts, pacing.t1)

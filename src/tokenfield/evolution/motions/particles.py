@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from tokenfield._types import Memory, Rows, Self, Time
-from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State
+from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, Sums
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.parameters import at_time
@@ -26,16 +26,12 @@ class Particles(AbstractMotion, MotionKind):
 
     @classmethod
     def settle(cls, flow: Flow, mu: Tokens) -> Tokens:
-        return flow.settle(mu)
+        flow.check(mu.d)
+        return flow.normalization.settle(mu)
 
     @classmethod
-    def pose(cls, flow: Flow, start: Tokens, summation: AbstractSummation | None, seed: Any) -> Self:
-        assert summation is not None
-        return cls(flow, start, summation)
-
-    @classmethod
-    def summation(cls, flow: Flow, start: Tokens, asked: Any, tolerance: Any) -> AbstractSummation:
-        return flow.summation(start, None, asked, tolerance)
+    def pose(cls, flow: Flow, start: Tokens, sums: Sums, seed: Any) -> Self:
+        return cls(flow, start, flow.summation(start, None, *sums))
 
     @property
     def sums(self) -> AbstractSummation:
@@ -67,6 +63,8 @@ class Particles(AbstractMotion, MotionKind):
         return jnp.column_stack([v, flow.growth(t, mu, self.over_tokens)])
 
     def remember(self, t: Array, y: State, memory: Memory) -> Any:
+        if not self.flow.attention.remembers:
+            return None
         flow = at_time(self.flow, t)
         return flow.attention.remember(flow.normalization.reads(self.tokens(y)), memory)
 
