@@ -270,7 +270,7 @@ def page() -> str:
         "Every model that the library knows, in one notation: s(x, y) = β<Qx, Ky> is the score, μ = Σ w_i δ_{x_i} the measure of",
         "tokens, Γ_μ(x) = ∫ k_μ(x, y) V y dμ(y) the field, θ = x/|x|, a = Γ(θ), P_θ the tangent projection. Any attention goes with",
         "any normalization (`Flow(attention, normalization)`); what makes no sense is refused with the reason. β, Q, K, V may be",
-        "functions of t, or have one value a layer (`PerLayer`). In a spec the names are `softmax`, `post_ln`, ... with the same",
+        "functions of t, or have one value per layer (`PerLayer`). In a spec the names are `softmax`, `post_ln`, ... with the same",
         "fields. Pictures: start, middle and end of a run; `make docs` draws them and writes this page.",
         "",
     ]

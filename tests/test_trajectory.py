@@ -215,6 +215,7 @@ def test_save_times_that_leave_the_end_out():
     assert np.max(abs(run.at(4.0).x - whole.final.x)) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_batch_of_runs_is_indexed_by_time_and_observed():
     runs = jax.vmap(lambda b: tkf.evolve(tkf.sa(b), MU, t=2.0, save=4))(np.array([1.0, 4.0, 9.0]))
     assert runs.final.x.shape == (3, 15, 3) and runs.final.w.shape == (3, 15)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import jax.numpy as jnp
 import numpy as np
 
-from tokenfield import config
+from tokenfield import config, measures
 from tokenfield.errors import StoreError
-from tokenfield.measures import MEASURES
 from tokenfield.mergers import Mergers
 from tokenfield.status import Status
 from tokenfield.trajectory import Provenance, Trajectory
@@ -114,7 +113,7 @@ def _read(place: Path) -> Trajectory:
             raise StoreError(f"expected a tokenfield run of format {FORMAT}, found {data.attrs.get('tokenfield')}")
         known: dict[str, Any] = json.loads(data.attrs["run"])
         plain: dict[str, Any] = json.loads(data.attrs.get("measure", '{"kind": "Tokens"}'))
-        kind = MEASURES[plain.pop("kind")]
+        kind = measures.MEASURES[plain.pop("kind")]
         arrays = {name: data[name].values for name in ("time", *kind.axes, *EXTRAS) if name in data}
         if _checksum(arrays) != data.attrs["checksum"]:
             raise StoreError("its numbers do not match their checksum")

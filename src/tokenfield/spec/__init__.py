@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from tokenfield.errors import InputError
-from tokenfield.spec.fields import Layers, Output, Time, mistake_told, spec_model
+from tokenfield.spec.fields import Layers, Output, Time, mistake_text, spec_model
 from tokenfield.spec.files import numbers, tokens_from_file
 from tokenfield.spec.template import TEMPLATE as TEMPLATE
 
@@ -184,7 +184,7 @@ def _validated(data: dict[str, Any], folder: Path, blame: Any) -> Spec:
     try:
         model: Any = spec_model().model_validate(data)
     except pydantic.ValidationError as error:
-        raise SpecError("\n".join(mistake_told(data, mistake, blame) for mistake in error.errors())) from None
+        raise SpecError("\n".join(mistake_text(data, mistake, blame) for mistake in error.errors())) from None
     if (model.time is None) == (model.layers is None):
         raise SpecError(
             blame(

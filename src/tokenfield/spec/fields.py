@@ -33,8 +33,8 @@ def _nested(value: dict[str, Any]) -> dict[str, Any]:
         return pydantic.TypeAdapter(union).validate_python(value).model_dump(exclude_none=True)
     except pydantic.ValidationError as error:
         tell = lambda where, what: f"{'.'.join(map(str, where))}: {what}"
-        told = " ".join(mistake_told(value, mistake, tell, union) for mistake in error.errors())
-        raise ValueError(told.removesuffix(".")) from None
+        text = " ".join(mistake_text(value, mistake, tell, union) for mistake in error.errors())
+        raise ValueError(text.removesuffix(".")) from None
 
 
 _READ_AS["attention"] = Annotated[dict[str, Any], pydantic.AfterValidator(_nested)]
@@ -149,7 +149,7 @@ def attention_union() -> Any:
 
 
 def _union(room: dict[str, Callable]) -> Any:
-    """One model a kind, told apart by `kind`."""
+    """One model per kind, told apart by `kind`."""
     models = tuple(_kind_model(kind, make) for kind, make in room.items())
     return Annotated[Union[models], pydantic.Field(discriminator="kind")]  # noqa: UP007
 
@@ -172,7 +172,7 @@ def _read_as(annotation: Any) -> Any:
     return Any if annotation is inspect.Parameter.empty else annotation
 
 
-def mistake_told(data: dict[str, Any], mistake: Any, blame: Any, root: Any = None) -> str:
+def mistake_text(data: dict[str, Any], mistake: Any, blame: Any, root: Any = None) -> str:
     """One of pydantic's errors in our words: where, what was expected, what came."""
     where, section = _where(data, mistake["loc"])
     match mistake["type"]:

@@ -19,7 +19,7 @@ seed = 0
 
 [flow.attention]
 kind = "softmax"            # or unnormalized, l2, sinkhorn, sigmoid, linear, relu, hardmax, additive, krause, mean_shift
-beta = 9.0                  # inverse temperature; a list has one value a layer
+beta = 9.0                  # inverse temperature; a list has one value per layer
 # Q = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]    # matrices: rows, a number c for c times the identity, or "Q.npy"
 # V = -1.0
 # Several heads:   kind = "multi_head"   heads = [{kind = "softmax", beta = 1.0}, {kind = "l2", beta = 4.0}]

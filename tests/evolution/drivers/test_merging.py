@@ -180,7 +180,12 @@ def test_the_ledger():
             marks=pytest.mark.slow,
         ),
         pytest.param(tkf.sa(20.0), tkf.Tokens.uniform_sphere(300, 2, seed=1), "circle", marks=pytest.mark.slow),
-        (tkf.Flow(tkf.Softmax(9.0), tkf.NGPT()), tkf.Tokens.uniform_sphere(40, 3, seed=1), "sphere"),
+        pytest.param(
+            tkf.Flow(tkf.Softmax(9.0), tkf.NGPT()),
+            tkf.Tokens.uniform_sphere(40, 3, seed=1),
+            "sphere",
+            marks=pytest.mark.slow,
+        ),
         (tkf.usa(2.0), tkf.Tokens.uniform_sphere(12, 20, seed=1), "span"),
     ],
 )

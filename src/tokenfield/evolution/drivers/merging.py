@@ -282,7 +282,7 @@ class Phases:
         w = np.broadcast_to(np.asarray(self.start.w), x.shape[:2])
         return Outcome(
             times=np.concatenate(self.times),
-            states=eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (check.on_device(x), jnp.asarray(w))),
+            states=eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (check.on_device(x), check.on_device(w))),
             reached=self.clock.t,
             code=int(status),
             steps=self.steps,

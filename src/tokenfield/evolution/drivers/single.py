@@ -61,7 +61,7 @@ def run(task: Task) -> Outcome:
             finer = motion.finer(part.walker.y) if part.status is Status.UNRESOLVED and task.refine else None
             if finer is None or part.steps >= left or not part.reached < t1:
                 break
-            motion, plan = finer, dataclasses.replace(plan, t0=jnp.asarray(part.walker.t))
+            motion, plan = finer, dataclasses.replace(plan, t0=part.walker.t)
             saves = saves[len(part.times) :]
     times, states = part.with_end(motion)
     parts[-1] = part._replace(times=times, states=states)
