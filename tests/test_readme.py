@@ -12,11 +12,17 @@ SCRIPTS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(enco
 def test_the_scripts_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
-    for script in SCRIPTS:
-        exec(script.replace("linspace(0.5, 9.0, 20)", "linspace(0.5, 9.0, 3)"), names)
+    for script in SCRIPTS[:-1]:
+        exec(script, names)
     told = capsys.readouterr().out
     assert "Trajectory of n = 1000" in told and "5 clusters" in told and "99 mergers of 100 tokens" in told
     assert {p.name for p in tmp_path.iterdir()} == {"run.png", "run.zarr", "late.png"}
+
+
+@pytest.mark.slow  # reverse mode compiles for long; evolution/test_transformations.py has quick variants
+def test_the_script_with_gradients_runs():
+    assert "jax.grad" in SCRIPTS[-1]
+    exec("import tokenfield as tkf\n" + SCRIPTS[-1].replace("linspace(0.5, 9.0, 20)", "linspace(0.5, 9.0, 3)"), {})
 
 
 def test_the_first_script_is_short():
@@ -39,7 +45,7 @@ def the_new_measure_is_that_of_two_tokens(names, tmp_path):
     pair, many, Pair = names["pair"], names["many"], names["Pair"]
     tokens = tkf.evolve(tkf.sa(4.0), Pair(2.0, w=0.3).tokens, t=5.0, save=6, rtol=1e-9)
     angle = np.arctan2(tokens.x[:, 1, 1], tokens.x[:, 1, 0]) - np.arctan2(tokens.x[:, 0, 1], tokens.x[:, 0, 0])
-    assert np.max(abs(pair.states.angle - angle)) < 1e-5 and names["slopes"].shape == (2,)
+    assert np.max(abs(pair.states.angle - angle)) < 1e-5 and 0 < float(names["slope"]) < 1
     assert many.batch == (2, 2) and many.states.angle.shape == (2, 2, 6) and "angle" in str(pair)
     pair.save(tmp_path / "pair.zarr")
     assert np.array_equal(tkf.Trajectory.load(tmp_path / "pair.zarr").angle, pair.angle)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tokenfield.measures import AbstractDensity, Equiangular, Gaussian, Tokens
 
-M = TypeVar("M", bound=AbstractMeasure)
+M = TypeVar("M", bound=AbstractMeasure, covariant=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
