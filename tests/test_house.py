@@ -1,7 +1,10 @@
 """How the house is built: rooms that depend one way, one door upward, short functions, names that answer."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,9 +126,6 @@ def test_a_near_miss_is_answered():
 
 
 def test_names_load_when_used():
-    import subprocess
-    import sys
-
     script = "import sys, tokenfield; assert 'jax' not in sys.modules; tokenfield.Tokens; assert 'jax' in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
 
@@ -135,3 +135,29 @@ def test_what_was_renamed_says_so():
     with pytest.warns(DeprecationWarning, match="with_points"):
         moved = mu.at(np.array([[0.0, 1.0]]))
     assert moved.x.tolist() == [[0.0, 1.0]]
+
+
+def kept_in(**environment: str) -> str:
+    """Where a process with these settings keeps compiled programs."""
+    script = "import tokenfield as t; t.Tokens; import jax; print(jax.config.jax_compilation_cache_dir)"
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("TOKENFIELD_CACHE", "JAX_COMPILATION_CACHE_DIR")
+    }
+    found = subprocess.run(
+        [sys.executable, "-c", script], env={**clean, **environment}, capture_output=True, text=True, check=True
+    )
+    return found.stdout.strip()
+
+
+def test_where_programs_are_kept(tmp_path):
+    """In the user's cache folder, or where TOKENFIELD_CACHE or JAX's own setting says, or nowhere."""
+    assert kept_in(XDG_CACHE_HOME=str(tmp_path)) == str(tmp_path / "tokenfield" / "compiled")
+    assert kept_in(TOKENFIELD_CACHE=str(tmp_path / "mine")) == str(tmp_path / "mine")
+    assert kept_in(TOKENFIELD_CACHE="off") == "None"
+    assert kept_in(JAX_COMPILATION_CACHE_DIR=str(tmp_path / "jax")) == str(tmp_path / "jax")
+    (tmp_path / "file").write_text("in the way")
+    assert kept_in(TOKENFIELD_CACHE=str(tmp_path / "file" / "below")) == "None", (
+        "what cannot be written is done without"
+    )

@@ -16,7 +16,7 @@ import lazy_loader
 from tokenfield import _cache, errors
 
 __version__ = "0.1.0"
-_cache.set_up()
+_cache.use_double_precision()
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 

@@ -1,4 +1,4 @@
-"""What is set before JAX starts: double precision, and a folder for compiled programs.
+"""What is settled with JAX: double precision, and a folder for compiled programs.
 
 JAX keeps compiled programs in a folder of the user's cache, so that the first run of a process does not compile what an earlier
 process has compiled. TOKENFIELD_CACHE names another folder, or is "off". Whoever has set JAX_COMPILATION_CACHE_DIR, or JAX's
@@ -9,38 +9,30 @@ without it.
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 SETTING = "TOKENFIELD_CACHE"
 SECONDS = 0.02
 """Programs that compile faster than this are not kept."""
 
 
-def set_up() -> None:
-    """Settle both for a JAX that is to be imported, or has been."""
-    _set("jax_enable_x64", "JAX_ENABLE_X64", True)
-    folder = None if _decided() else _folder()
-    if folder is not None:
-        _set("jax_compilation_cache_dir", "JAX_COMPILATION_CACHE_DIR", str(folder))
-        _set("jax_persistent_cache_min_compile_time_secs", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", SECONDS)
-
-
-def _set(name: str, variable: str, value: Any) -> None:
-    """One of JAX's settings, unless its environment variable has been set."""
-    if variable in os.environ:
+def use_double_precision() -> None:
+    """For a JAX that is to be imported, or has been."""
+    if "JAX_ENABLE_X64" in os.environ:
         return
+    os.environ["JAX_ENABLE_X64"] = "1"
     if "jax" in sys.modules:
-        sys.modules["jax"].config.update(name, value)
-    else:
-        os.environ[variable] = str(value)
+        sys.modules["jax"].config.update("jax_enable_x64", True)
 
 
-def _decided() -> bool:
-    """Whether the user has told JAX where to keep programs."""
-    jax = sys.modules.get("jax")
-    return "JAX_COMPILATION_CACHE_DIR" in os.environ or (
-        jax is not None and jax.config.jax_compilation_cache_dir is not None
-    )
+def keep_programs() -> None:
+    """For this process, which has imported JAX; processes that it starts decide for themselves."""
+    import jax
+
+    folder = None if jax.config.jax_compilation_cache_dir is not None else _folder()  # pyright: ignore
+    if folder is not None:
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", SECONDS)
 
 
 def _folder() -> Path | None:

@@ -8,7 +8,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from tokenfield._cache import keep_programs
 from tokenfield.errors import InputError
+
+keep_programs()  # every room that computes comes through here first
 
 
 def traced(tree: Any) -> bool:
