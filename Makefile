@@ -33,7 +33,7 @@ lint: .venv/.with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/.with-lint
+types: .venv/.with-lint .venv/.with-video
 	$(BIN)/pyright
 
 bench: .venv/.with-bench
