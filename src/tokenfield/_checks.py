@@ -34,6 +34,12 @@ def namespace(*arrays: Any) -> Any:
     return jnp if traced(arrays) else np
 
 
+def known(*arrays: Any) -> tuple[Any, ...]:
+    """`namespace(*arrays)` with the arrays as it has them, for formulas that are the same on the host and in a program."""
+    xp = namespace(*arrays)
+    return (xp, *(np.asarray(array) for array in arrays)) if xp is np else (xp, *arrays)
+
+
 def batched(tree: Any) -> bool:
     """Whether any leaf is being mapped over by vmap, where a choice between programs would run all of them."""
     parts = [(leaf, getattr(leaf, "primal", None)) for leaf in jax.tree.leaves(tree)]

@@ -2,18 +2,15 @@
 
 Known values are computed on the host with numpy, which compiles nothing, traced ones with jax.numpy: the formula is the same."""
 
-from typing import Any
-
-import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield._checks import namespace, on_device
+from tokenfield._checks import known, on_device
 from tokenfield._types import AnyArray
 
 
 def sizes(x: Float[AnyArray, "*batch d"]) -> Float[Array, "*batch"]:
     """|x| along the last axis: neither overflows nor underflows where |x| does not."""
-    xp, x = _known(x)
+    xp, x = known(x)
     m = xp.max(xp.abs(x), axis=-1, keepdims=True)
     usable = (m > 0) & xp.isfinite(m)
     y = x / xp.where(usable, m, 1.0)
@@ -24,13 +21,8 @@ def sizes(x: Float[AnyArray, "*batch d"]) -> Float[Array, "*batch"]:
 
 def unit(x: Float[AnyArray, "*batch d"]) -> Float[Array, "*batch d"]:
     """x/|x|, and 0 where x is 0."""
-    xp, x = _known(x)
+    xp, x = known(x)
     m = xp.max(xp.abs(x), axis=-1, keepdims=True)
     y = x / xp.where(m > 0, m, 1.0)  # of length between 1 and √d, whatever x is
     squares = xp.sum(y**2, axis=-1, keepdims=True)
     return on_device(xp.where(squares > 0, y / xp.sqrt(xp.where(squares > 0, squares, 1.0)), 0.0).astype(x.dtype))
-
-
-def _known(x: AnyArray) -> tuple[Any, Any]:
-    xp = namespace(x)
-    return xp, (np.asarray(x) if xp is np else x)

@@ -138,27 +138,32 @@ class Tokens(AbstractMeasure):
     @property
     def mean(self) -> Float[Array, "*batch d"]:
         """∫ x dμ = Σ w_i x_i."""
-        return jnp.einsum("...n,...nd->...d", self.w, self.x)
+        xp, w, x = check.known(self.w, self.x)
+        return check.on_device((w[..., None, :] @ x)[..., 0, :] if xp is np else xp.einsum("...n,...nd->...d", w, x))
 
     @property
     def spread(self) -> Float[Array, "*batch"]:
         """The largest distance of a token from the mean."""
-        return jnp.max(jnp.linalg.norm(self.x - self.mean[..., None, :], axis=-1), axis=-1)
+        xp, x, mean = check.known(self.x, self.mean)
+        return check.on_device(xp.max(xp.linalg.norm(x - mean[..., None, :], axis=-1), axis=-1))
 
     @property
     def variance(self) -> Float[Array, "*batch"]:
         """The total variance ∫ |x - mean|² dμ."""
-        return jnp.einsum("...n,...nd->...", self.w, (self.x - self.mean[..., None, :]) ** 2)
+        xp, w, x, mean = check.known(self.w, self.x, self.mean)
+        return check.on_device(xp.sum(w * xp.sum((x - mean[..., None, :]) ** 2, axis=-1), axis=-1))
 
     @property
     def normalized(self) -> "Tokens":
         """The same shape at total variance 1: x ↦ x/√variance."""
-        return self.with_points(self.x / jnp.sqrt(self.variance)[..., None, None])
+        xp, x, variance = check.known(self.x, self.variance)
+        return self.with_points(x / xp.sqrt(variance)[..., None, None])
 
     @property
     def gram(self) -> Float[Array, "*batch n n"]:
         """Inner products <x_i, x_j>."""
-        return self.x @ jnp.swapaxes(self.x, -1, -2)
+        xp, x = check.known(self.x)
+        return check.on_device(x @ xp.swapaxes(x, -1, -2))
 
     @property
     def radii(self) -> Float[Array, "*batch n"]:

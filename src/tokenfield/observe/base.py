@@ -4,8 +4,11 @@ from collections.abc import Callable
 from types import UnionType
 from typing import Any, TypeAlias
 
+import equinox as eqx
 import jax
+import numpy as np
 
+from tokenfield import _checks as check
 from tokenfield._compile import compiled
 from tokenfield._types import no_type_check
 from tokenfield.errors import InputError
@@ -33,10 +36,36 @@ def states(thing: Measured, kind: type | UnionType = Tokens) -> Any:
     )
 
 
+PAGE = 16
+"""How many states of a run one call of a program takes: the number of states is no part of what is compiled."""
+
+
 def each(function: Callable[..., Any], thing: Measured, *arguments: Any) -> Any:
     """`function(mu, *arguments)` of a measure; of a trajectory, one result per saved time, computed one after another to
     save memory. Compiled once for a shape: `function` is a plain function of its module, what varies is an argument."""
-    return _each(function, states(thing), arguments)
+    mu = states(thing)
+    if check.traced((mu, arguments)) or mu.leading == 0:
+        return _each(function, mu, arguments)
+    front = mu.x.shape[: mu.leading]
+    flat = [_flat(np.asarray(array), front, len(mu.axes[name])) for name, array in mu.arrays.items()]
+    names = list(mu.arrays)
+    rows = eqx.tree_at(lambda mu: [getattr(mu, name) for name in names], mu, flat)
+    count = int(np.prod(front))
+    pages = [_page(function, rows, start, arguments) for start in range(0, count, PAGE)]
+    join = lambda *leaves: check.on_device(np.concatenate(leaves)[:count].reshape(*front, *leaves[0].shape[1:]))
+    return jax.tree.map(join, *pages)
+
+
+def _flat(array: np.ndarray, front: tuple[int, ...], own: int) -> np.ndarray:
+    """All leading axes as one; an array that all states share is repeated."""
+    shape = array.shape[array.ndim - own :]
+    return np.broadcast_to(array, (*front, *shape)).reshape(-1, *shape)
+
+
+def _page(function: Callable[..., Any], rows: Any, start: int, arguments: tuple) -> Any:
+    """The results of one page of states; the last page is filled up with its last state."""
+    some = jax.tree.map(lambda leaf: leaf[np.minimum(np.arange(start, start + PAGE), len(leaf) - 1)], rows)
+    return jax.tree.map(np.asarray, _each(function, jax.tree.map(check.on_device, some), arguments))
 
 
 @compiled

@@ -45,7 +45,7 @@ def energy(thing: Measured, beta: Number, *, scaled: bool = False) -> Float[Arra
     if isinstance(mu, AbstractDensity):
         return mu.energy(beta, scaled)
     value = each(_energy, thing, beta, scaled, _sums(states(thing), beta))
-    if not check.traced(value) and not bool(jnp.all(jnp.isfinite(value))):
+    if not check.traced(value) and not np.all(np.isfinite(np.asarray(value))):
         raise InputError(
             f"The energy at β = {float(beta):g} exceeds the largest number. Use energy(..., scaled=True), which is "
             "multiplied by exp(-β)."

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._norms import sizes
 from tokenfield._types import Count, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractDensity, Tokens
@@ -79,14 +80,17 @@ def overlap_histogram(thing: Measured, bins: Count = 100) -> Histogram:
 
 
 def _share(θ: np.ndarray, w: np.ndarray, edges: np.ndarray, block: int = 512) -> np.ndarray:
+    """Pairs i < j, by blocks of rows i; with weights only where they differ."""
     bins, n = len(edges) - 1, len(θ)
+    alike = bool(np.all(w == w[0]))
     total = np.zeros(bins)
     for start in range(0, n, block):
-        rows = slice(start, min(start + block, n))
-        index = np.clip(((θ[rows] @ θ.T + 1) * (bins / 2)).astype(np.intp), 0, bins - 1)
-        weight = w[rows, None] * w
-        weight[np.arange(weight.shape[0]), np.arange(rows.start, rows.stop)] = 0.0  # i ≠ j
-        total += np.bincount(index.ravel(), weight.ravel(), minlength=bins)
+        rows, columns = slice(start, min(start + block, n)), slice(start, n)
+        index = ((θ[rows] @ θ[columns].T + 1) * (bins / 2)).astype(np.int32)
+        index = np.clip(index, 0, bins - 1, out=index)
+        later = np.arange(index.shape[1]) > np.arange(index.shape[0])[:, None]
+        weight = None if alike else (w[rows, None] * w[columns])[later]
+        total += np.bincount(index[later], weight, minlength=bins)
     return total / total.sum()
 
 
@@ -109,8 +113,9 @@ def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
     """
     mu = states(thing)
     _two(mu)
-    alone = jnp.sum(mu.w**2, axis=-1)
-    return (jnp.sum(mu.with_points(mu.directions).mean ** 2, axis=-1) - alone) / jnp.sum(mu.w * (1 - mu.w), axis=-1)
+    xp, w, mean = check.known(mu.w, mu.with_points(mu.directions).mean)
+    alone = xp.sum(w**2, axis=-1)
+    return check.on_device((xp.sum(mean**2, axis=-1) - alone) / xp.sum(w * (1 - w), axis=-1))
 
 
 @no_type_check
@@ -131,7 +136,7 @@ def order_parameter(thing: Measured) -> Float[Array, "*time"]:
     1.0
     """
     mu = states(thing, Tokens | AbstractDensity)
-    return mu.order if isinstance(mu, AbstractDensity) else jnp.linalg.norm(mu.with_points(mu.directions).mean, axis=-1)
+    return mu.order if isinstance(mu, AbstractDensity) else sizes(mu.with_points(mu.directions).mean)
 
 
 def _two(mu: Tokens) -> None:
