@@ -15,7 +15,7 @@ from tokenfield._types import Number, no_type_check
 from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
-from tokenfield.measures import Tokens
+from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.parameters import scheduled
 from tokenfield.status import Status
 from tokenfield.summation import AbstractSummation
@@ -67,6 +67,8 @@ def layers(
     for part in scheduled(flow):
         if part.depth is not None and part.depth < depth:
             raise InputError(f"The flow has parameters for {part.depth} layers, but depth = {depth}.")
+    if isinstance(mu0, AbstractMeasure):
+        mu0.refuse_nonfinite()
     start = flow.settle(mu0)
     if flow.kappa is not None:
         raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")

@@ -101,6 +101,7 @@ def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
         )
     if not isinstance(start, AbstractMeasure):
         raise no_measure(start)
+    start.refuse_nonfinite()
     kind = motion_for(model, type(start))
     _refuse_options(kind, given)
     _refuse_companions(given, ensemble is not None, traced)

@@ -84,6 +84,11 @@ class AbstractMeasure(eqx.Module):
         make = lambda parts: cls(**parts, **plain)
         return jax.vmap(make)(arrays) if array.ndim > len(cls.axes[name]) else make(arrays)
 
+    def refuse_nonfinite(self) -> None:
+        """Refuse arrays with NaN or infinity, which constructors could not see under jit and vmap, where values are known."""
+        for name, array in self.arrays.items():
+            check.finite(name, array)
+
     def take(self, index: int) -> Self:
         """The state at one index of the time axis.
 

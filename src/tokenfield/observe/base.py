@@ -24,6 +24,8 @@ def states(thing: Measured, kind: type | UnionType = Tokens) -> Any:
     """The measure itself, or the batched measures of a trajectory; refused where they are not of this kind."""
     mu = thing.states if isinstance(thing, Trajectory) else thing
     if isinstance(mu, kind):
+        if mu is thing:
+            mu.refuse_nonfinite()
         return mu
     if isinstance(mu, AbstractMeasure):
         raise InputError(

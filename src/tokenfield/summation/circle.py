@@ -8,6 +8,7 @@ from jaxtyping import Array, Complex, Float
 
 from tokenfield._norms import sizes
 from tokenfield.summation.spectral import AbstractSpectral, Split, coarse
+from tokenfield.summation.transforms import to_modes, to_points
 
 
 class Circle(AbstractSpectral):
@@ -46,10 +47,8 @@ class Circle(AbstractSpectral):
     def convolve(
         self, x: Float[Array, "m 2"], y: Float[Array, "n 2"], charges: Complex[Array, "b n"], precision: float
     ) -> Complex[Array, "b m"]:
-        from jax_finufft import nufft1, nufft2
-
-        c = nufft1(2 * self.modes + 1, charges, angle(y), iflag=-1, eps=precision)
-        return nufft2(c * self._kernel(coupling(x, y)), angle(x), iflag=1, eps=precision)
+        c = to_modes(2 * self.modes + 1, charges, [angle(y)], precision)
+        return to_points(c * self._kernel(coupling(x, y)), [angle(x)], precision)
 
     def _kernel(self, β: Float[Array, ""]) -> Float[Array, " k"]:
         """e^{-β} I_k(β) for k = -M..M, from samples of the kernel: to rounding, which is all that an absolute error needs."""

@@ -66,14 +66,10 @@ class Dense(AbstractSummation):
 
         @jax.checkpoint  # the backward pass recomputes a block instead of keeping all n² exponentials
         def pairs(q, k, values, σ, τ):
-            scores, seen = score(q, k), self._seen(σ, τ)
-            if seen is not None:
-                scores = jnp.where(seen, scores, -jnp.inf)
-            shift = scores.max(axis=1)
-            shift = jnp.where(
-                jnp.isneginf(shift), jnp.finfo(shift.dtype).min, shift
-            )  # a row that sees no key of the block
-            kernel = jnp.exp(scores - shift[:, None])
+            seen = self._seen(σ, τ)
+            line = score is inner and q.shape[1] == 1
+            shift, exponents = _on_the_line(q, k, seen) if line else _below_the_top(score(q, k), seen)
+            kernel = jnp.exp(exponents)
             if self.apart:
                 return ExponentialSums(shift, *_summed_apart(kernel, τ == σ[:, None], *values))
             return ExponentialSums(shift, *_summed(kernel, *values))
@@ -179,6 +175,39 @@ class Dense(AbstractSummation):
         return seen if self.window is None else seen & (τ >= σ[:, None] - self.window)
 
 
+def _below_the_top(scores: Float[Array, "m n"], seen: Array | None) -> tuple[Array, Array]:
+    """The top score of each row, and every score less that: no exponent is positive, and one of them is 0."""
+    if seen is not None:
+        scores = jnp.where(seen, scores, -jnp.inf)
+    top = scores.max(axis=1)
+    top = jnp.where(jnp.isneginf(top), jnp.finfo(top.dtype).min, top)  # a row that sees no key of the block
+    return top, _less(scores, top[:, None])
+
+
+@jax.custom_jvp
+def _less(score: Array, top: Array) -> Array:
+    """score - top ≤ 0, rounded once. XLA may write the product that is a score into the difference, where it is not rounded,
+    while it was for `top`: beside scores of 10²⁰ that is an exponent of 10⁴ instead of 0. It cannot look through a minimum."""
+    return jnp.minimum(score, top) - top
+
+
+@_less.defjvp
+def _less_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    return _less(*primals), tangents[0] - tangents[1]
+
+
+def _on_the_line(q: Float[Array, "m 1"], k: Float[Array, "n 1"], seen: Array | None) -> tuple[Array, Array]:
+    """The same for numbers q_i, k_j: q_i k_j - q_i k_* = q_i (k_j - k_*), where k_* is the largest or the least key, so that
+    keys are compared before they are multiplied: two huge scores differ by more than their rounding."""
+    sign = jnp.where(q > 0, 1.0, -1.0).astype(q.dtype)
+    top, below = _below_the_top(sign * k[:, 0], seen)
+    shift, exponents = (sign * q)[:, 0] * top, sign * q * below
+    if seen is None:
+        return shift, exponents
+    least = jnp.finfo(q.dtype).min
+    return jnp.where(jnp.any(seen, axis=1), shift, least), jnp.where(seen, exponents, -jnp.inf)
+
+
 def _summed(kernel: Float[Array, "m n"], v: Float[Array, "n p"], w: Float[Array, "n 1"]) -> tuple[Array, Array]:
     """Σ_j w_j kernel_ij, and Σ_j w_j kernel_ij v_j."""
     if v.shape[1] < NARROW:
@@ -195,10 +224,12 @@ def _summed_apart(kernel: Float[Array, "m n"], own: Array, v: Float[Array, "n p"
 
 def _join(one: ExponentialSums, other: ExponentialSums) -> ExponentialSums:
     """Two partial sums over disjoint sets of keys, brought to the larger of their shifts."""
-    shift = jnp.maximum(one.shift, other.shift)
-    a, b = jnp.exp(one.shift - shift), jnp.exp(other.shift - shift)
+    ahead = one.shift - other.shift  # computed once: shifts that are computed twice may be rounded differently
+    a, b = jnp.exp(jnp.minimum(ahead, 0.0)), jnp.exp(jnp.minimum(-ahead, 0.0))
     return ExponentialSums(
-        shift, a * one.total + b * other.total, a[:, None] * one.weighted + b[:, None] * other.weighted
+        jnp.maximum(one.shift, other.shift),
+        a * one.total + b * other.total,
+        a[:, None] * one.weighted + b[:, None] * other.weighted,
     )
 
 

@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Complex, Float
 
 from tokenfield.summation.spectral import AbstractSpectral, Split, coarse
+from tokenfield.summation.transforms import to_modes, to_points
 
 TAIL = math.sqrt(2 * math.log(1e15))
 """Where a Gaussian of unit width is over: e^{-TAIL²/2} is 1e-15."""
@@ -65,14 +66,10 @@ class Euclidean(AbstractSpectral):
     def convolve(
         self, x: Float[Array, "m d"], y: Float[Array, "n d"], charges: Complex[Array, "b n"], precision: float
     ) -> Complex[Array, "b m"]:
-        from jax_finufft import nufft1, nufft2
-
         d, scale = x.shape[1], 2 * math.pi / self.period.astype(x.dtype)
-        inside = lambda points: list(
-            jnp.clip(scale * points, -math.pi, math.pi).T
-        )  # what is outside, is summed densely
-        c = nufft1((2 * self.modes + 1,) * d, charges, *inside(y), iflag=-1, eps=precision)
-        return nufft2(c * self._kernel(d, scale), *inside(x), iflag=1, eps=precision)
+        inside = lambda points: list(jnp.clip(scale * points, -math.pi, math.pi).T)  # others are summed densely
+        c = to_modes((2 * self.modes + 1,) * d, charges, inside(y), precision)
+        return to_points(c * self._kernel(d, scale), inside(x), precision)
 
     def _kernel(self, d: int, scale: Array) -> Float[Array, "..."]:
         """Fourier coefficients of the Gaussian of unit width, periodic: a product of those of its coordinates."""

@@ -12,6 +12,7 @@ from tokenfield.harmonics.spherical import legendre
 from tokenfield.harmonics.zonal import gauss
 from tokenfield.summation.circle import angle, coupling, on_sphere, reach
 from tokenfield.summation.spectral import AbstractSpectral, Split, coarse
+from tokenfield.summation.transforms import to_modes, to_points
 
 
 class Sphere(AbstractSpectral):
@@ -56,10 +57,8 @@ class Sphere(AbstractSpectral):
     def convolve(
         self, x: Float[Array, "m 3"], y: Float[Array, "n 3"], charges: Complex[Array, "b n"], precision: float
     ) -> Complex[Array, "b m"]:
-        from jax_finufft import nufft1, nufft2
-
-        c = nufft1((2 * self.degree + 1,) * 2, charges, *_angles(y), iflag=-1, eps=precision)
-        return nufft2(self._funk_hecke(c, coupling(x, y)), *_angles(x), iflag=1, eps=precision)
+        c = to_modes((2 * self.degree + 1,) * 2, charges, _angles(y), precision)
+        return to_points(self._funk_hecke(c, coupling(x, y)), _angles(x), precision)
 
     def _funk_hecke(self, c: Complex[Array, "b k m"], β: Float[Array, ""]) -> Complex[Array, "b k m"]:
         """Coefficients of charges to coefficients of their sums: for every order m, Pᵀ κ P on the series in θ."""
@@ -75,11 +74,11 @@ class Sphere(AbstractSpectral):
         return _unfold(back[..., :half] + 1j * back[..., half:], c.shape)
 
 
-def _angles(x: Float[Array, "n 3"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+def _angles(x: Float[Array, "n 3"]) -> list[Float[Array, " n"]]:
     """Colatitude and longitude. At the poles, where longitude means nothing, it is 0 and has no gradient."""
     flat = jnp.sum(x[:, :2] ** 2, axis=1)
     s = jnp.where(flat > 0, jnp.sqrt(jnp.where(flat > 0, flat, 1.0)), 0.0)
-    return angle(jnp.stack([x[:, 2], s], axis=1)), angle(x[:, :2])
+    return [angle(jnp.stack([x[:, 2], s], axis=1)), angle(x[:, :2])]
 
 
 def _fold(c: Complex[Array, "b k m"], degree: int) -> Complex[Array, "2 orders half cols"]:
