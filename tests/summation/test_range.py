@@ -26,7 +26,9 @@ def exactly(q, k, v, w, seen):
     return np.array(rows)
 
 
-@pytest.mark.parametrize("scale", fast_first([1.0, 1e5, 1e10, 1e50, 1e100, 1e150], "1e+10", "1e+150"))
+@pytest.mark.parametrize(
+    "scale", fast_first([1.0, 1e5, 1e10, 1e50, 1e100, 1e150], "1e+10", "1e+150", name="{:g}".format)
+)
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_averages_are_exact_at_every_scale(d, scale):
     """In one dimension XLA writes products into differences; in any, keys come in blocks that are brought together."""
@@ -68,7 +70,9 @@ def test_no_point_that_is_no_number_reaches_a_transform(sums, bad):
     assert np.all(np.isfinite(np.delete(found, 7, axis=0))), "one query is not a number"
     backward = np.asarray(average(2 * x, q))
     if np.isnan(bad):
-        assert np.all(np.isnan(found[7])) and np.all(np.isnan(backward)), "one key is not a number, which all queries see"
+        assert np.all(np.isnan(found[7])) and np.all(np.isnan(backward)), (
+            "one key is not a number, which all queries see"
+        )
 
 
 @pytest.mark.parametrize(
