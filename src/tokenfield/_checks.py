@@ -58,7 +58,7 @@ def real_array(name: str, value: Any, like: str = "an array of real numbers") ->
             array = np.asarray(value)
         except (ValueError, TypeError) as error:
             raise InputError(
-                f"Argument `{name}` must be {like}, but {_brief(value)} is ragged or not numbers."
+                f"Argument `{name}` must be {like}, but {brief(value)} is ragged or not numbers."
             ) from error
     kind = np.dtype(array.dtype)
     if kind == np.bool_ or not (np.issubdtype(kind, np.integer) or np.issubdtype(kind, np.floating)):
@@ -111,7 +111,7 @@ def number(name: str, value: Any, positive: bool = False) -> float:
     if traced(array):
         raise InputError(f"Argument `{name}` must be a plain number; it cannot be traced by jit, grad or vmap.")
     if array.ndim != 0 or not np.isfinite(plain := float(array)):
-        raise InputError(f"Argument `{name}` must be one finite number, but is {_brief(value)}.")
+        raise InputError(f"Argument `{name}` must be one finite number, but is {brief(value)}.")
     if positive and not plain > 0:
         raise InputError(f"Argument `{name}` must be positive, but is {plain:g}.")
     return plain
@@ -120,10 +120,17 @@ def number(name: str, value: Any, positive: bool = False) -> float:
 def whole(name: str, value: Any, least: int, what: str) -> int:
     """A whole number of at least `least`; it decides a shape, so it must be a plain integer."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"Argument `{name}` must be a whole number ({what}), but is {_brief(value)}.")
+        raise InputError(f"Argument `{name}` must be a whole number ({what}), but is {brief(value)}.")
     if not least <= value < 2**31:
         raise InputError(f"Argument `{name}` must be at least {least} ({what}) and below 2³¹, but is {value}.")
     return int(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or false, and nothing that could be read as either."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"Argument `{name}` must be True or False, but is {brief(value)}.")
+    return bool(value)
 
 
 def covariance(name: str, value: Any, d: int) -> Array:
@@ -146,6 +153,6 @@ def covariance(name: str, value: Any, d: int) -> Array:
     return on_device(0.5 * (np.asarray(cov) + np.asarray(cov).T))
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

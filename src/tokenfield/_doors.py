@@ -18,6 +18,8 @@ ROOMS: dict[str, str] = {
     "save": "tokenfield.store",
     "load": "tokenfield.store",
     "state_at": "tokenfield.evolution",
+    "extended": "tokenfield.evolution",
+    "observable": "tokenfield.observe",
 }
 """What may be asked for, and the room that answers."""
 

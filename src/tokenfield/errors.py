@@ -17,3 +17,7 @@ def suggest(name: object, known: Iterable[str]) -> str:
     known = sorted(known)
     near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
     return (f"Did you mean {near[0]!r}? " if near else "") + "Known: " + ", ".join(known) + "."
+
+
+class UnfinishedWarning(UserWarning):
+    """A run that nobody asked to stop ended before its time."""

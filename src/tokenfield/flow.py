@@ -236,6 +236,21 @@ def _velocity(flow: Flow, t: Array, mu: Tokens, x: Points, summation: AbstractSu
     return flow.velocity(t, mu, x, summation)
 
 
+class Flows(eqx.Module):
+    """The flows of an ensemble whose flows have different parts, in the order of its first axis."""
+
+    flows: tuple[Flow, ...]
+
+    def __len__(self) -> int:
+        return len(self.flows)
+
+    def __getitem__(self, i: int) -> Flow:
+        return self.flows[i]
+
+    def __repr__(self) -> str:
+        return f"{len(self)} flows of different parts"
+
+
 def no_measure(mu: Any) -> InputError:
     """What is said of something that is no measure."""
     return InputError(

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from tokenfield import _checks as check
+from tokenfield.errors import InputError
 
 
 class Merger(NamedTuple):
@@ -43,6 +44,10 @@ class Mergers(eqx.Module):
         return len(self.t)
 
     def __getitem__(self, k: int) -> Merger:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer):
+            raise InputError(f"Mergers are asked for by whole numbers, mergers[0], not by {k!r:.60}.")
+        if not -len(self) <= k < len(self):
+            raise IndexError(f"There are {len(self)} mergers, but number {k} was asked for.")
         return Merger(float(self.t[k]), int(self.into[k]), int(self.gone[k]), int(self.left[k]))
 
     def __iter__(self) -> Iterator[Merger]:
@@ -59,6 +64,12 @@ class Mergers(eqx.Module):
         """How many groups there are at time t."""
         before = int(np.searchsorted(self.t, check.number("t", t), side="right"))
         return np.asarray(self.n - before)
+
+    def followed_by(self, more: "Mergers", t: float) -> "Mergers":
+        """These mergers, and those of a run that went on from time t, where it found again who had met before."""
+        new = more.t > t
+        join = lambda name: np.concatenate([getattr(self, name), getattr(more, name)[new]])
+        return Mergers(*(join(name) for name in ("t", "into", "gone", "left")), self.n)
 
     def __repr__(self) -> str:
         if len(self) == 0:

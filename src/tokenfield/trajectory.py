@@ -6,9 +6,10 @@ import functools
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import equinox as eqx
 import jax
@@ -18,10 +19,10 @@ from jaxtyping import Array, Float, Int
 from tokenfield import _checks as check
 from tokenfield import config
 from tokenfield._doors import door
-from tokenfield._types import Number
-from tokenfield.errors import InputError
-from tokenfield.flow import Flow
-from tokenfield.measures import AbstractMeasure
+from tokenfield._types import Number, Numbers, no_type_check
+from tokenfield.errors import InputError, UnfinishedWarning
+from tokenfield.flow import Flow, Flows
+from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.mergers import Mergers
 from tokenfield.status import Status
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-    from tokenfield.measures import AbstractDensity, Equiangular, Gaussian, Tokens
+    from tokenfield.measures import AbstractDensity, Equiangular, Gaussian
 
 M = TypeVar("M", bound=AbstractMeasure, covariant=True)
 
@@ -49,6 +50,7 @@ class Provenance:
     coalesce: float | None = None
     clock: str = "linear"
     accuracy: float | None = None
+    axes: tuple[str, ...] = ()
     seconds: float = float("nan")
     created: str = dataclasses.field(
         default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -81,12 +83,14 @@ class Provenance:
 class Trajectory(eqx.Module, Generic[M]):
     """The states of a measure along a flow.
 
-    - `run.times` (T,), `run.states` (a measure whose arrays have a leading axis of time), `run[i]`, `run.final`, `run.at(t)`
+    - `run.times` (T,), `run.states` (a measure whose arrays have a leading axis of time), `run[i]`, `run[3:7]`, `run.final`,
+      `run.at(t)`, `run.extend(t)`
     - every quantity of the measure, along the run: `run.x` (T, n, d) of tokens, `run.rho`, `run.cov`, `run.entropy`, ...
     - `run.mergers`, `run.rescaled`: of a run that coalesces, who met when, and its times in the rescaled clock
     - `run.status`, `run.message`, `run.steps`, `run.rejected`, `run.provenance`
     - `run.to_xarray()`, `run.save(path)`, `Trajectory.load(path)`, `run.plot(path)`, `run.animate(path)`
-    - of an ensemble all arrays have its axes in front, `run.batch`; `run.member(i, j)` is one run of it
+    - `run.observed`: of a run that kept observables instead of states, these by name; each is an attribute as well
+    - of an ensemble all arrays have its axes in front, `runs.batch`; `runs[i, j]` or `runs.member(i, j)` is one run of it
 
     >>> import tokenfield as tkf
     >>> run = tkf.evolve(tkf.kuramoto(), tkf.Tokens.uniform_sphere(n=10, d=2, seed=3), t=8.0, save=5)
@@ -100,7 +104,7 @@ class Trajectory(eqx.Module, Generic[M]):
 
     times: Float[Array, "*batch T"]
     states: M
-    flow: Flow | None
+    flow: Flow | Flows | None
     reached: Float[Array, "*batch"]
     code: Int[Array, "*batch"]
     steps: Int[Array, "*batch"]
@@ -108,6 +112,7 @@ class Trajectory(eqx.Module, Generic[M]):
     provenance: Provenance = eqx.field(static=True)
     mergers: Mergers | None = None
     rescaled: Float[Array, " T"] | None = None
+    observed: dict[str, Array] | None = None
 
     # Looking
 
@@ -174,7 +179,13 @@ class Trajectory(eqx.Module, Generic[M]):
 
         def __getattr__(self, name: str) -> Any:
             """The measure's own quantities, at every saved time."""
-            states = self.__dict__.get("states")
+            states, observed = self.__dict__.get("states"), self.__dict__.get("observed")
+            if observed is not None and name in observed:
+                return observed[name]
+            if observed is not None and not name.startswith("_"):
+                raise AttributeError(
+                    f"This run kept {', '.join(observed)} instead of its states; {name!r} has run.final alone."
+                )
             known = hasattr(type(states), name) or name in getattr(states, "__dict__", ())
             if name.startswith("_") or states is None or not known:
                 raise AttributeError(f"Neither a run nor its {type(states).__name__} states have {name!r}.")
@@ -183,7 +194,7 @@ class Trajectory(eqx.Module, Generic[M]):
     @property
     def final(self) -> M:
         """The last saved state: the end of the run, unless `save` left the end out."""
-        return self[-1]
+        return self.states.take(-1)
 
     @property
     def rejected(self) -> Int[Array, "*batch"]:
@@ -200,11 +211,49 @@ class Trajectory(eqx.Module, Generic[M]):
         worst = int(np.argmax(np.ravel(np.asarray(self.code))))
         return f"The run {self.status.sentence(float(np.ravel(np.asarray(self.reached))[worst]))}."
 
-    def __getitem__(self, index: int) -> M:
-        """The state at a saved time; of a batch of runs, every member's."""
+    @overload
+    def __getitem__(self, index: int) -> M: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Trajectory[M]": ...
+    @overload
+    def __getitem__(self, index: tuple[int, ...]) -> "Trajectory[M]": ...
+    def __getitem__(self, index: Any) -> Any:
+        """`run[i]` is the state at a saved time, of a batch of runs every member's; `run[3:7]` the run at those times alone;
+        `runs[i, j]` a member of a batch."""
+        if isinstance(index, tuple):
+            return self.member(*index)
+        if isinstance(index, slice):
+            return self._between(index)
+        if isinstance(index, bool) or not isinstance(index, int | np.integer):
+            raise InputError(
+                f"A run is asked for states by whole numbers or slices, run[3] or run[3:7], not by {index!r:.60}."
+            )
         if not -len(self) <= index < len(self):
             raise IndexError(f"The run has {len(self)} saved states, but state {index} was asked for.")
-        return self.states.take(index % len(self))
+        if self.observed is not None:
+            raise InputError(
+                f"This run kept {', '.join(self.observed)} instead of its states: there is no state {index}. The last one is "
+                "run.final."
+            )
+        return self.states.take(int(index) % len(self))
+
+    def _between(self, where: slice) -> "Trajectory[M]":
+        """The run at some of its saved times; it ends where it ended."""
+        try:
+            chosen = np.arange(len(self))[where]
+        except (TypeError, ValueError):
+            raise InputError(f"A run is sliced by whole numbers, run[3:7], not by {where}.") from None
+        if len(chosen) == 0 or np.any(np.diff(chosen) < 0):
+            raise InputError(f"The slice {where} leaves no saved state of {len(self)}, or turns time around.")
+        axis = len(self.batch)
+        cut = lambda leaf: check.on_device(np.take(np.asarray(leaf), chosen, axis=axis))
+        return dataclasses.replace(
+            self,
+            times=cut(self.times),
+            states=self.states if self.observed is not None else jax.tree.map(cut, self.states),
+            rescaled=None if self.rescaled is None else cut(self.rescaled),
+            observed=None if self.observed is None else jax.tree.map(cut, self.observed),
+        )
 
     def __iter__(self) -> Iterator[M]:
         return (self[i] for i in range(len(self)))
@@ -237,14 +286,48 @@ class Trajectory(eqx.Module, Generic[M]):
         >>> runs.batch, runs.member(1, 2).x.shape
         ((2, 3), (5, 8, 3))
         """
-        if len(index) != len(self.batch) or not all(-n <= i < n for i, n in zip(index, self.batch, strict=True)):
+        whole = all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in index)
+        if (
+            not self.batch
+            or not whole
+            or len(index) != len(self.batch)
+            or not all(-n <= i < n for i, n in zip(index, self.batch, strict=True))
+        ):
             raise InputError(f"Members of this batch have indices below {self.batch}, but {index} was asked for.")
+        index = tuple(int(i) % n for i, n in zip(index, self.batch, strict=True))
         taken = lambda leaf, where: check.on_device(np.asarray(leaf)[where]) if eqx.is_array(leaf) else leaf
-        one = jax.tree.map(lambda leaf: taken(leaf, index), self)
+        flows = self.flow if isinstance(self.flow, Flows) else None
+        one = jax.tree.map(
+            lambda leaf: taken(leaf, index), self if flows is None else dataclasses.replace(self, flow=None)
+        )
         real = np.append(True, np.diff(np.asarray(one.times, float)) > 0)  # a run that ended early holds its last state
-        states = jax.tree.map(lambda leaf: taken(leaf, real), one.states)
-        how = self.provenance.member(index, self.batch)
-        return dataclasses.replace(one, times=taken(one.times, real), states=states, provenance=how)
+        cut = lambda tree: jax.tree.map(lambda leaf: taken(leaf, real), tree)
+        states = cut(one.states) if one.observed is None else one.states
+        return dataclasses.replace(
+            one,
+            times=taken(one.times, real),
+            states=states.present,
+            flow=one.flow if flows is None else flows[index[0]],
+            observed=None if one.observed is None else cut(one.observed),
+            provenance=self.provenance.member(index, self.batch),
+        )
+
+    def of_members(self, members: "Sequence[Trajectory[M]]") -> "Trajectory[M]":
+        """A batch of the same shape and flows as this one, of other runs.
+
+        **Arguments**
+
+        - `members`: the runs, in the order of an array, all with the same number of saved states.
+
+        **Returns** the batch.
+        """
+        stack = lambda *leaves: check.on_device(
+            np.stack([np.asarray(leaf) for leaf in leaves]).reshape(*self.batch, *np.shape(leaves[0]))
+        )
+        parts = [dataclasses.replace(run, flow=None, provenance=self.provenance) for run in members]
+        if len({jax.tree.structure(part) for part in parts}) > 1 or len({part.times.shape for part in parts}) > 1:
+            raise InputError("Runs with different numbers of saved states or tokens are no batch. Keep them in a list.")
+        return dataclasses.replace(jax.tree.map(stack, *parts), flow=self.flow)
 
     def __len__(self) -> int:
         return self.times.shape[-1]
@@ -261,6 +344,72 @@ class Trajectory(eqx.Module, Generic[M]):
         **Raises** `InputError` where the time is outside, or the run has noise or does not know its flow.
         """
         return door("state_at")(self, t)
+
+    # Going on
+
+    def extend(self, t: Number, *, save: int | Numbers | None = None, **options: Any) -> "Trajectory[M]":
+        """The run after it went on to a later time: its states, and those of the time since. With noise the same Brownian path
+        goes on; of a batch, every member goes on.
+
+        **Arguments**
+
+        - `t`: the new end.
+        - `save`: what to save of the new stretch, as `evolve` takes it; left out, states as far apart as the last two.
+        - `options`: other options of `evolve`. Solver, tolerances and the radius of coalescing are those of the run.
+
+        **Returns** the whole run, from its first time to `t`.
+
+        **Raises** `InputError` where the run does not know its flow, ended by itself, or `t` is not later than its end.
+
+        >>> import tokenfield as tkf
+        >>> run = tkf.evolve(tkf.sa(4.0), tkf.Tokens.uniform_sphere(n=8, d=3), t=2.0, save=3)
+        >>> run.extend(4.0).times.tolist()
+        [0.0, 1.0, 2.0, 3.0, 4.0]
+        """
+        return door("extended")(self, t, save, options)
+
+    def last(self) -> M:
+        """The state where the run ended, also where `save` left that out."""
+        return self.final if bool(self.times[-1] >= self.reached) else self.at(self.reached)
+
+    def followed_by(self, more: "Trajectory[M]") -> "Trajectory[M]":
+        """This run and one that went on from its end, as one.
+
+        **Arguments**
+
+        - `more`: the run that began where this one ended.
+
+        **Returns** the whole run.
+        """
+        later = np.asarray(more.times) > np.asarray(self.times)[-1]
+        cut = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf)[later], tree)
+        join = lambda one, other: check.on_device(np.concatenate([np.asarray(one), np.asarray(other)[later]]))
+        both = lambda of, one, other: None if one is None or other is None else of(one, other)
+        how = self.provenance
+        return dataclasses.replace(
+            more,
+            times=join(self.times, more.times),
+            states=more.states.joined([self.states, cut(more.states)]) if self.observed is None else more.states,
+            observed=both(lambda one, other: jax.tree.map(join, one, other), self.observed, more.observed),
+            rescaled=both(lambda one, other: join(one, one[-1] + other), self.rescaled, more.rescaled),
+            mergers=both(lambda one, other: one.followed_by(other, float(self.reached)), self.mergers, more.mergers),
+            steps=self.steps + more.steps,
+            accepted=self.accepted + more.accepted,
+            provenance=dataclasses.replace(how, seconds=how.seconds + more.provenance.seconds),
+        )
+
+    def refuse_unfinished(self) -> None:
+        """Refuse to go on with a run that ended where there is no going on."""
+        if self.status not in (Status.COMPLETED, Status.STOPPED, Status.INTERRUPTED, Status.MAX_STEPS):
+            raise InputError(f"There is no going on from where this run ended. {self.message}")
+
+    def warn_unfinished(self) -> None:
+        """Warn once of a run that ended before its time though nobody asked for it."""
+        if self.status.ok or self.status is Status.INTERRUPTED:
+            return
+        count = int(np.sum([not Status(int(code)).ok for code in np.ravel(np.asarray(self.code))]))
+        many = f"{count} of {int(np.prod(self.batch))} runs did not finish; the worst: " if self.batch else ""
+        warnings.warn(f"{many}{self.message}", UnfinishedWarning, stacklevel=3)
 
     # Telling
 
@@ -286,6 +435,30 @@ class Trajectory(eqx.Module, Generic[M]):
         **Raises** `StoreError` where it cannot be written, or something else is there.
         """
         door("save")(self, path)
+
+    @staticmethod
+    @no_type_check
+    def from_states(states: Any, times: Any = None, flow: Flow | None = None) -> "Trajectory[Any]":
+        """A run of states that were computed elsewhere, such as the hidden states of a model, layer by layer: with its story,
+        picture, movie, clusters, energies and place on disk.
+
+        **Arguments**
+
+        - `states`: an array of shape (T, n, d), of numpy, JAX or PyTorch, one row per token; or a list of T measures of one kind.
+        - `times`: T increasing times; 0, 1, 2, ... when left out.
+        - `flow`: the flow that made them, if there is one.
+
+        **Returns** a `Trajectory`.
+
+        **Raises** `InputError` where shapes do not fit, an entry is not finite, or times do not increase.
+
+        >>> import numpy as np
+        >>> hidden = np.random.default_rng(0).normal(size=(13, 20, 8))        # 12 layers and what went in
+        >>> run = Trajectory.from_states(hidden)
+        >>> run.x.shape, run.final, float(run.times[-1])
+        ((13, 20, 8), Tokens(n=20, d=8), 12.0)
+        """
+        return _from_states(states, times, flow)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Trajectory[Any]":
@@ -315,7 +488,7 @@ class Trajectory(eqx.Module, Generic[M]):
     # Showing
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure | Path":
-        """A picture of the run: snapshots, and how the overlaps evolve.
+        """A picture of the run: snapshots, and how the overlaps evolve; of a batch, how its members fared.
 
         **Arguments**
 
@@ -323,9 +496,8 @@ class Trajectory(eqx.Module, Generic[M]):
 
         **Returns** the path, or the figure where nothing was written.
 
-        **Raises** `InputError` for a batch of runs, `StoreError` where it cannot be written.
+        **Raises** `StoreError` where it cannot be written.
         """
-        self.refuse_batches("drawn")
         return door("picture")(self, path)
 
     def animate(self, path: str | os.PathLike[str], *, seconds: float = 8.0, progress: bool | None = None) -> Path:
@@ -343,6 +515,49 @@ class Trajectory(eqx.Module, Generic[M]):
         """
         self.refuse_batches("drawn")
         return door("animation")(self, path, seconds=seconds, progress=progress)
+
+
+def _from_states(states: Any, times: Any, flow: Any) -> "Trajectory[Any]":
+    if flow is not None and not isinstance(flow, Flow):
+        raise InputError(f"Argument `flow` must be a Flow, or be left out, but is a {type(flow).__name__}.")
+    if isinstance(states, Sequence) and states and all(isinstance(one, AbstractMeasure) for one in states):
+        if len({(type(one), *(array.shape for array in one.arrays.values())) for one in states}) > 1:
+            raise InputError(
+                "States must be measures of one kind and one shape, but they differ. Give each run its own."
+            )
+        for one in states:
+            one.refuse_nonfinite()
+        whole = jax.tree.map(lambda *leaves: check.on_device(np.stack([np.asarray(leaf) for leaf in leaves])), *states)
+    else:
+        x = check.real_array("states", states, like="an array of shape (T, n, d)")
+        if x.ndim != 3 or 0 in x.shape:
+            raise InputError(
+                f"Argument `states` must have shape (T, n, d), one matrix of tokens per time, but has shape {x.shape}."
+                + (" For one state, write states[None]." if x.ndim == 2 else "")
+            )
+        x = check.finite("states", x)
+        weights = np.full(x.shape[:2], 1 / x.shape[1], x.dtype)
+        first = Tokens(np.asarray(x)[0])
+        whole = eqx.tree_at(lambda mu: (mu.x, mu.w), first, (x, check.on_device(weights)))
+    count = len(next(iter(whole.arrays.values())))
+    ts = np.arange(count) if times is None else times
+    ts = np.asarray(check.finite("times", check.as_floats(check.real_array("times", ts), whole.dtype)))
+    if ts.shape != (count,) or np.any(np.diff(ts) <= 0):
+        raise InputError(
+            f"Argument `times` must hold {count} increasing numbers, one per state, but has shape {ts.shape} or falls."
+        )
+    number = lambda value: check.on_device(np.asarray(value))
+    how = Provenance(solver="given", rtol=0.0, atol=0.0, summation="")
+    return Trajectory(
+        times=check.on_device(ts),
+        states=whole,
+        flow=flow,
+        reached=check.on_device(ts[-1]),
+        code=number(int(Status.COMPLETED)),
+        steps=number(count - 1),
+        accepted=number(count - 1),
+        provenance=how,
+    )
 
 
 @functools.cache

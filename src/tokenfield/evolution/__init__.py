@@ -2,6 +2,7 @@
 
 from tokenfield.evolution.clocks import log_times as log_times
 from tokenfield.evolution.front import evolve as evolve
+from tokenfield.evolution.front import extended as extended
 from tokenfield.evolution.front import state_at as state_at
 from tokenfield.evolution.layers import layers as layers
 from tokenfield.evolution.motions import AbstractMotion as AbstractMotion

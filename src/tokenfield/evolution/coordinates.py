@@ -43,8 +43,11 @@ class Span(Coordinates):
 
     y: Float[np.ndarray, "*batch n r"]
     basis: Float[np.ndarray, "*batch r d"]
+    starts: np.ndarray | None = None
+    """Of an ensemble that does not consist of all pairs, the start of each member."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x: Any, starts: np.ndarray | None = None):
+        self.starts = starts
         basis, triangle = np.linalg.qr(np.swapaxes(np.asarray(x), -1, -2))
         self.basis, self.y = np.swapaxes(basis, -1, -2), np.swapaxes(triangle, -1, -2)
 
@@ -52,18 +55,31 @@ class Span(Coordinates):
         plan = task.plan
         if sees_axes(plan.until):
             plan = dataclasses.replace(plan, until=Turned(plan.until, check.on_device(self.basis)))
-        watch = None if task.watch is None else self._watching(task.watch)
+        if plan.observe is not None and plan.observe.sees_axes:
+            plan = dataclasses.replace(plan, observe=Seen(plan.observe, check.on_device(self.basis)))
+        watch = task.watch if task.watch is None or plan.observe is not None else self._watching(task.watch)
         start = task.start.with_points(self.y)
         return dataclasses.replace(task, start=start, plan=plan, watch=watch, summation="dense")
 
     def back(self, outcome: Outcome) -> Outcome:
         """`basis` has the batch's last axis in front, where starts differ, and none for time."""
-        basis = self.basis if self.basis.ndim == 2 else self.basis[:, None]
+        basis = self.basis if self.basis.ndim == 2 or self.starts is None else self.basis[self.starts]
+        basis = basis if basis.ndim == 2 else basis[:, None]
         states = outcome.states.with_points(np.asarray(outcome.states.x) @ basis)
         return outcome._replace(states=states, summation="span")
 
     def _watching(self, watch: Callable[[float, Any], None]) -> Callable[[float, Any], None]:
         return lambda t, mu: watch(t, mu.with_points(np.asarray(mu.x) @ self.basis))
+
+
+class Seen(eqx.Module):
+    """Observables of tokens in the coordinates that they came in."""
+
+    observe: Callable[[Tokens], Any]
+    basis: Float[Array, "r d"]
+
+    def __call__(self, mu: Tokens) -> Any:
+        return self.observe(mu.with_points(mu.x @ self.basis))
 
 
 class Turned(eqx.Module):
@@ -82,7 +98,8 @@ def coordinates_for(task: Task) -> Coordinates:
         return Coordinates()
     reason = _why_no_span(task)
     if reason is None:
-        return Span(task.start.x)
+        e = task.ensemble
+        return Span(task.start.x, None if e is None or e.every_pair else e.start_of)
     if task.summation == "span":
         raise InputError(f"Summation 'span' does not serve here: {reason}. Leave `summation` out to have one chosen.")
     return Coordinates()
@@ -97,8 +114,10 @@ def _why_no_span(task: Task) -> str | None:
         )
     if check.traced(task.start):
         return "it needs to know where tokens are"
-    if task.ensemble is not None and sees_axes(task.plan.until):
+    looks = [sees_axes(task.plan.until), task.plan.observe is not None and task.plan.observe.sees_axes]
+    if task.ensemble is not None and any(looks):
         return (
-            "members of an ensemble have bases of their own, and `until` may see axes (say `sees_axes = False` if not)"
+            "members of an ensemble have bases of their own, and `until` or `observe` may see axes (functions that do not "
+            "say so: `sees_axes = False`)"
         )
     return None

@@ -1,4 +1,4 @@
-"""Who takes part in an ensemble: every flow with every start, all alike in shape."""
+"""Who takes part: every flow with every start, or flow i with start i, in groups that are alike in shape."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,57 +10,190 @@ import numpy as np
 from tokenfield import _checks as check
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError
-from tokenfield.flow import Flow
-from tokenfield.measures import AbstractMeasure
+from tokenfield.evolution.outcome import Outcome
+from tokenfield.flow import Flow, Flows
+from tokenfield.measures import AbstractMeasure, Tokens
 
 
 class Ensemble:
-    """All pairs of flows and starts, in the order of an array of shape `batch`. What varies among members has a leading axis in
-    `flow` and in `start`."""
+    """Members: pairs of flows and starts that are alike up to their numbers. What varies among them has a leading axis in `flow`
+    and in `start`; `flow_of` and `start_of` say who each member is. A whole ensemble has the shape `batch`; one that is a group
+    of a larger ensemble says in `numbers` which members of that it has."""
 
-    def __init__(self, flow: Any, mu0: Any):
-        self.many_flows = isinstance(flow, list | tuple)
-        self.many_starts = isinstance(mu0, list | tuple) or _leading(mu0) > 0
-        self.flows, starts = _flows(flow), _starts(mu0)
-        self.start = stacked("start", starts) if self.many_starts else starts[0]
-        cast = [as_dtype(one, self.start.dtype) for one in self.flows]
-        self.flow = stacked("flow", cast) if self.many_flows else cast[0]
-        self.counts = len(self.flows), len(starts)
-        self.batch = (len(self.flows),) * self.many_flows + (len(starts),) * self.many_starts
-        known = [mu.origin for mu in starts]
-        self.origin = {"starts": known} if self.many_starts else known[0]
-
-    @staticmethod
-    def read(flow: Any, mu0: Any, traced: bool) -> "Ensemble | None":
-        """The ensemble that is meant, where there is more than one flow or start: a list, or a measure with a leading axis."""
-        if not (isinstance(flow, list | tuple) or isinstance(mu0, list | tuple) or _leading(mu0) > 0):
-            return None
-        if traced:
-            raise InputError(
-                "Under jit, grad and vmap `evolve` takes one flow and one measure. For many, map it: "
-                "jax.vmap(lambda beta: tkf.evolve(tkf.sa(beta), mu0, t))(betas)."
-            )
-        return Ensemble(flow, mu0)
+    def __init__(self, flows: list[Any], starts: list[Any], flow_of: Any, start_of: Any):
+        self.flows, self.flow_of, self.start_of = flows, np.asarray(flow_of), np.asarray(start_of)
+        self.many_flows, self.many_starts = len(flows) > 1, len(starts) > 1
+        self.start = stacked(starts) if self.many_starts else starts[0]
+        cast = [as_dtype(one, self.start.dtype) for one in flows]
+        self.flow = stacked(cast) if self.many_flows else cast[0]
+        self.starts = starts
+        self.numbers = np.arange(len(self.flow_of))
+        self.total = len(self)
+        self.batch: tuple[int, ...] = (len(self),)
 
     def __len__(self) -> int:
-        return self.counts[0] * self.counts[1]
+        return len(self.flow_of)
 
     def pairs(self, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The flow and the start of members, by number."""
-        flow, start = np.divmod(which, self.counts[1])
-        return flow, start
+        return self.flow_of[which], self.start_of[which]
 
-    def flows_in_batch(self) -> Flow:
-        """The flows with the batch's axes in front."""
-        extra = (1,) * self.many_starts
-        lead = lambda leaf: leaf.reshape(leaf.shape[0], *extra, *leaf.shape[1:]) if self.many_flows else leaf
-        tail = lambda leaf: leaf.shape[1:] if self.many_flows else leaf.shape
-        whole = lambda leaf: check.on_device(np.broadcast_to(lead(np.asarray(leaf)), self.batch + tail(leaf)))
-        return arrays_of(whole, self.flow)
+    @property
+    def every_pair(self) -> bool:
+        """Whether every flow meets every start, in the order of an array."""
+        shape = len(self.flows), len(self.starts)
+        flow, start = np.divmod(np.arange(len(self)), shape[1])
+        return (
+            len(self) == shape[0] * shape[1]
+            and np.array_equal(flow, self.flow_of)
+            and np.array_equal(start, self.start_of)
+        )
+
+    def seeds(self, seed: int) -> np.ndarray:
+        """The seeds of the members' noise."""
+        return seeds_of(seed, self.total)[self.numbers]
 
     def in_batch(self, tree: Any) -> Any:
         """Arrays with one leading axis of members, in the batch's shape."""
         return arrays_of(lambda leaf: check.on_device(np.asarray(leaf).reshape(*self.batch, *leaf.shape[1:])), tree)
+
+
+class Company:
+    """All who are to run: a list of flows, a list of starts, all their pairs or flow i with start i, in groups of members that
+    are alike, each an `Ensemble` and a program of its own."""
+
+    def __init__(self, flow: Any, mu0: Any, zipped: bool):
+        self.many_flows = isinstance(flow, list | tuple)
+        self.many_starts = isinstance(mu0, list | tuple) or _leading(mu0) > 0
+        self.flows, self.starts = _flows(flow), _starts(mu0)
+        shape = len(self.flows), len(self.starts)
+        if zipped:
+            if not (self.many_flows and self.many_starts) or shape[0] != shape[1]:
+                raise InputError(
+                    f"With zipped=True flow i runs from start i, so that there must be as many flows as starts, two lists, but "
+                    f"there are {shape[0]} and {shape[1]}."
+                )
+            self.axes, self.batch = ("run",), shape[:1]
+            self.flow_of = self.start_of = np.arange(shape[0])
+        else:
+            self.axes = ("flow",) * self.many_flows + ("start",) * self.many_starts
+            self.batch = shape[:1] * self.many_flows + shape[1:] * self.many_starts
+            self.flow_of, self.start_of = np.divmod(np.arange(shape[0] * shape[1]), shape[1])
+        self.groups = self._groups()
+
+    @staticmethod
+    def read(flow: Any, mu0: Any, zipped: bool) -> "Company | None":
+        """Who is meant, where there is more than one flow or start: a list, or a measure with a leading axis."""
+        check.flag("zipped", zipped)
+        if not (isinstance(flow, list | tuple) or isinstance(mu0, list | tuple) or _leading(mu0) > 0):
+            if zipped:
+                raise InputError(
+                    "With zipped=True flow i runs from start i: give a list of flows and a list of starts."
+                )
+            return None
+        if check.traced((flow, mu0)) or check.under_jit():
+            raise InputError(
+                "Under jit, grad and vmap `evolve` takes one flow and one measure. For many, map it: "
+                "jax.vmap(lambda beta: tkf.evolve(tkf.sa(beta), mu0, t))(betas)."
+            )
+        return Company(flow, mu0, zipped)
+
+    def _groups(self) -> list[Ensemble]:
+        flow_kinds, start_kinds = _kinds(self.flows), _kinds(self.starts)
+        kinds = np.stack([flow_kinds[self.flow_of], start_kinds[self.start_of]])
+        groups = []
+        for kind in np.unique(kinds, axis=1).T:
+            numbers = np.flatnonzero(np.all(kinds == kind[:, None], axis=0))
+            (flows, flow_of), (starts, start_of) = (
+                np.unique(of[numbers], return_inverse=True) for of in (self.flow_of, self.start_of)
+            )
+            group = Ensemble(
+                [self.flows[i] for i in flows], [self.starts[j] for j in starts], flow_of.ravel(), start_of.ravel()
+            )
+            group.numbers, group.total = numbers, len(self.flow_of)
+            groups.append(group)
+        if len(groups) == 1:
+            groups[0].batch = self.batch
+        return groups
+
+    @property
+    def origin(self) -> dict[str, Any] | None:
+        """How the starts were made."""
+        known = [mu.origin for mu in self.starts]
+        return {"starts": known} if self.many_starts else known[0]
+
+    def flow(self) -> Flow | Flows:
+        """The flows of all members: alike, one flow with the batch's axes in front; unlike, each by itself."""
+        if not self.many_flows:
+            front = lambda leaf: check.on_device(np.broadcast_to(np.asarray(leaf), (*self.batch, *leaf.shape)))
+            return arrays_of(front, self.groups[0].flow)
+        if len(np.unique(_kinds(self.flows))) > 1:
+            return Flows(tuple(self.flows))
+        cast = [as_dtype(flow, self.groups[0].start.dtype) for flow in self.flows]
+        return arrays_of(self._flow_axis, stacked(cast))
+
+    def _flow_axis(self, leaf: Any) -> Any:
+        """An array with one entry per flow, spread over the batch."""
+        extra = (1,) * (len(self.batch) - 1)
+        spread = np.asarray(leaf).reshape(leaf.shape[0], *extra, *leaf.shape[1:])
+        return check.on_device(np.broadcast_to(spread, (*self.batch, *leaf.shape[1:])))
+
+    def together(self, outcomes: list[Outcome]) -> Outcome:
+        """What came of all groups, in the shape of the batch."""
+        if len(outcomes) == 1:
+            return outcomes[0]
+        sums = sorted({outcome.summation for outcome in outcomes})
+        seeds = [outcome.seeds for outcome in outcomes]
+        return Outcome(
+            times=self._joined([outcome.times for outcome in outcomes]),
+            states=self._joined(_of_one_size([outcome.states for outcome in outcomes])),
+            reached=self._joined([outcome.reached for outcome in outcomes]),
+            code=self._joined([outcome.code for outcome in outcomes]),
+            steps=self._joined([outcome.steps for outcome in outcomes]),
+            accepted=self._joined([outcome.accepted for outcome in outcomes]),
+            observed=None if outcomes[0].observed is None else self._joined([outcome.observed for outcome in outcomes]),
+            summation=" and ".join(name for name in sums if name),
+            seeds=None if None in seeds else self._joined([np.asarray(some) for some in seeds]).ravel().tolist(),
+        )
+
+    def _joined(self, parts: list[Any]) -> Any:
+        order = np.argsort(np.concatenate([group.numbers for group in self.groups]))
+
+        def join(*leaves: Any) -> Any:
+            shapes = {np.shape(leaf)[1:] for leaf in leaves}
+            if len(shapes) > 1:
+                raise InputError(
+                    f"Members whose results have different shapes, here {sorted(shapes)[:2]}, cannot stand in one array. "
+                    "Run them apart. (Tokens may differ in number, but not in dimension.)"
+                )
+            whole = np.concatenate([np.asarray(leaf) for leaf in leaves])[order]
+            return check.on_device(whole.reshape(*self.batch, *whole.shape[1:]))
+
+        return jax.tree.map(join, *parts)
+
+
+def _of_one_size(parts: list[Any]) -> list[Any]:
+    """States whose tokens are equally many: the fewer are filled up with copies of their first token, of weight 0."""
+    if not all(isinstance(part, Tokens) for part in parts) or len({part.n for part in parts}) == 1:
+        return parts
+    return [part.filled(max(part.n for part in parts)) for part in parts]
+
+
+def _kinds(things: list[Any]) -> np.ndarray:
+    """For each thing the number of its kind: things of one kind are alike up to their numbers."""
+    keys: list[Any] = []
+    found = []
+    for thing in things:
+        key = _kind(thing)
+        if key not in keys:
+            keys.append(key)
+        found.append(keys.index(key))
+    return np.asarray(found)
+
+
+def _kind(thing: Any) -> tuple[Any, ...]:
+    leaves, tree = jax.tree.flatten(thing)
+    return tree, *((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
 
 
 def seeds_of(seed: int, count: int) -> np.ndarray:
@@ -119,31 +252,11 @@ def _unstacked(mu: AbstractMeasure) -> list[AbstractMeasure]:
     return [eqx.tree_at(where, mu, [check.on_device(array[j]) for array in values]) for j in range(counts.pop())]
 
 
-def stacked(kind: str, things: list[Any]) -> Any:
-    """Things of one shape along a new axis."""
-    for i, other in enumerate(things[1:], 1):
-        _refuse_unlike(kind, things[0], i, other)
+def stacked(things: list[Any]) -> Any:
+    """Things of one kind along a new axis."""
     arrays, rest = zip(*(eqx.partition(thing, eqx.is_array) for thing in things), strict=True)
     numbers = jax.tree.map(lambda *leaves: check.on_device(np.stack([np.asarray(leaf) for leaf in leaves])), *arrays)
     return eqx.combine(numbers, rest[0])
-
-
-def _refuse_unlike(kind: str, first: Any, i: int, other: Any) -> None:
-    """Members of an ensemble run in one program, so that only their numbers may differ."""
-    (ours, tree), (theirs, other_tree) = (jax.tree_util.tree_flatten_with_path(thing) for thing in (first, other))
-    pair = f"{kind} 0 is {first!r:.90} and {kind} {i} is {other!r:.90}"
-    refusal = f"Members of an ensemble must be alike up to their numbers, but {pair}"
-    advice = "Run unlike ones apart."
-    if tree != other_tree:
-        raise InputError(f"{refusal}: they have different parts. {advice}")
-    for (path, a), (_, b) in zip(ours, theirs, strict=True):
-        name = jax.tree_util.keystr(path).lstrip(".")
-        if eqx.is_array(a) and eqx.is_array(b) and (a.shape, a.dtype) == (b.shape, b.dtype):
-            continue
-        if eqx.is_array(a) and eqx.is_array(b):
-            raise InputError(f"{refusal}: `{name}` has {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}. {advice}")
-        if a is not b and a != b:
-            raise InputError(f"{refusal}: `{name}` is {a!r:.60} and {b!r:.60}. {advice}")
 
 
 def picked(tree: Any, index: np.ndarray) -> Any:

@@ -1,7 +1,8 @@
 """`evolve`, the one front door."""
 
+import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import diffrax as dfx
@@ -14,6 +15,8 @@ from tokenfield._types import Number, Numbers, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.evolution.coordinates import coordinates_for
 from tokenfield.evolution.drivers import driver_for
+from tokenfield.evolution.ensemble import Company
+from tokenfield.evolution.observables import Observable
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.solvers import SOLVERS, solver_name
 from tokenfield.evolution.task import Options, Task, Until, Watch, read
@@ -28,7 +31,7 @@ M = TypeVar("M", bound=AbstractMeasure)
 @no_type_check
 def evolve(  # noqa: PLR0913
     flow: Flow | Sequence[Flow],
-    mu0: M | Sequence[M],
+    mu0: M | Sequence[M] | Trajectory[M],
     t: Number | tuple[Number, Number] | Sequence[float],
     *,
     save: int | str | Numbers = 100,
@@ -47,6 +50,8 @@ def evolve(  # noqa: PLR0913
     progress: bool | None = None,
     watch: Watch | None = None,
     adjoint: str | None = None,
+    observe: Observable | Sequence[Observable] | Mapping[str, Observable] | None = None,
+    zipped: bool = False,
 ) -> Trajectory[M]:
     r"""Move a measure along a flow: solve $∂_t μ + \mathrm{div}(μ v_μ) = κ^{-1} Δμ$, where the flow has noise, else without κ.
 
@@ -56,11 +61,17 @@ def evolve(  # noqa: PLR0913
     **Arguments**
 
     - `flow`, `mu0`: what moves, from where. Under Post-LN a start is first normalized to the sphere. Lists of flows and of
-      starts (or one measure with a leading axis, `jax.vmap(tkf.Tokens)(xs)`) are run in all pairs, as one program with
-      bounded memory: an ensemble. Its members are alike up to their numbers. All arrays of the result have the axes of the
-      batch in front, flows before starts; a member that ends early holds its last state; `run.member(i, j)` is one run.
-      Members have noise of their own, and densities keep their number of modes (a member that would need more ends there).
-    - `t`: the end time (from 0), or a pair (start, end).
+      starts (or one measure with a leading axis, `jax.vmap(tkf.Tokens)(xs)`) are run in all pairs: an ensemble. Members that
+      are alike up to their numbers share one program with bounded memory, others have programs of their own; tokens may differ
+      in number, and those that are missing then have weight 0. All arrays of the result have the axes of the batch in front,
+      flows before starts; a member that ends early holds its last state; `run[i, j]` is one run. Members have noise of their
+      own, and densities keep their number of modes (a member that would need more ends there). In the place of `mu0` may stand
+      a run, which then goes on from its last state; `run.extend(t)` has both stretches.
+    - `t`: the end time (from 0, or from where a run that goes on had ended), or a pair (start, end).
+    - `zipped`: whether flow i runs from start i only, instead of all pairs.
+    - `observe`: what to keep instead of states: a function of a measure written with jax.numpy such as
+      `tkf.observe.mean_overlap`, its name, a list of these, or a dict with names of your own. `run.observed` has them along
+      time, and `run.final` is still there.
     - `save`: how many states to keep, equally spaced and both ends included; "log" for 100 in equal ratios of time; or an
       increasing array of times.
     - `until`: stop early where `until(t, mu)` turns true, e.g. `until=tkf.collapsed` or your own function written with
@@ -132,37 +143,55 @@ def evolve(  # noqa: PLR0913
         progress=progress,
         watch=watch,
         adjoint=adjoint,
+        observe=observe,
     )
-    task = read(flow, mu0, t, options)
+    if isinstance(mu0, Trajectory):
+        flow, mu0, t, options, zipped = _going_on(flow, mu0, t, options, zipped)
+    company = Company.read(flow, mu0, zipped)
+    if company is None:
+        task, outcome = _carried_out(read(flow, mu0, t, options))
+    else:
+        done = [_carried_out(read(flow, mu0, t, options, group)) for group in company.groups]
+        task, outcome = done[0][0], company.together([outcome for _, outcome in done])
+    run = _trajectory(task, outcome, flow, mu0, company, time.perf_counter() - began)
+    if not task.traced:
+        run.warn_unfinished()
+    return run
+
+
+def _carried_out(task: Task) -> tuple[Task, Outcome]:
+    """Choose coordinates, and hand the task to its driver."""
     if not task.traced:
         make_room()
     coordinates = coordinates_for(task)
     task = coordinates.into(task)
-    outcome = coordinates.back(driver_for(task)(task))
-    return _trajectory(task, outcome, flow, mu0, time.perf_counter() - began)
+    return task, coordinates.back(driver_for(task)(task))
 
 
-def _trajectory(task: Task, outcome: Outcome, flow: Any, mu0: Any, seconds: float) -> Trajectory:
+def _trajectory(
+    task: Task, outcome: Outcome, flow: Any, mu0: Any, company: Company | None, seconds: float
+) -> Trajectory:
     """The run that came of a task: the one place where a trajectory is made."""
-    e, dtype = task.ensemble, task.start.dtype
+    dtype = task.start.dtype
     seeded = "seed" in task.kind.options and not check.traced(task.seed)
     provenance = Provenance(
         solver=solver_name(task.plan.solver),
         rtol=task.rtol,
         atol=task.atol,
         summation=outcome.summation,
-        origin=mu0.origin if e is None else e.origin,
+        origin=mu0.origin if company is None else company.origin,
         noise=(int(task.seed) if outcome.seeds is None else outcome.seeds) if seeded else None,
         coalesce=task.radius,
         clock=task.clock,
         accuracy=outcome.accuracy,
+        axes=() if company is None else company.axes,
         seconds=float("nan") if task.traced else seconds,
     )
     whole = lambda value: value if isinstance(value, jax.Array) else check.on_device(np.asarray(value))
     return Trajectory(
         times=_real(outcome.times, dtype),
         states=outcome.states,
-        flow=flow if e is None else e.flows_in_batch(),
+        flow=flow if company is None else company.flow(),
         reached=_real(outcome.reached, dtype),
         code=whole(outcome.code),
         steps=whole(outcome.steps),
@@ -170,11 +199,61 @@ def _trajectory(task: Task, outcome: Outcome, flow: Any, mu0: Any, seconds: floa
         provenance=provenance,
         mergers=outcome.mergers,
         rescaled=None if outcome.rescaled is None else _real(outcome.rescaled, dtype),
+        observed=None if outcome.observed is None else {k: whole(v) for k, v in outcome.observed.items()},
     )
 
 
 def _real(value: Any, dtype: Any) -> jax.Array:
     return value if isinstance(value, jax.Array) else check.on_device(np.asarray(value, dtype))
+
+
+def _going_on(
+    flow: Any, run: Trajectory, t: Any, options: Options, zipped: bool
+) -> tuple[Any, Any, Any, Options, bool]:
+    """The arguments of `evolve` that continue a run: from its last state, at the time that it reached."""
+    if run.provenance.noise is not None and options.seed is None and not run.batch:
+        options = dataclasses.replace(options, seed=run.provenance.noise)  # the same Brownian path goes on
+    run.refuse_unfinished()
+    if run.batch:
+        raise InputError("A batch of runs goes on with runs.extend(t), every member with its own flow.")
+    return flow, run.last(), _from(float(run.reached), t), options, zipped
+
+
+def _from(reached: float, t: Any) -> Any:
+    """An interval that begins where a run ended, from its end."""
+    if isinstance(t, tuple | list) or np.ndim(t) > 0:
+        raise InputError(f"A run goes on from where it ended, t = {reached:g}: give the end time alone.")
+    end = check.number("t", t)
+    if not end > reached:
+        raise InputError(f"The run has reached t = {reached:g} already: it goes on to a later time than t = {end:g}.")
+    return reached, end
+
+
+def extended(run: Trajectory[M], t: Number, save: Any, options: dict[str, Any]) -> Trajectory[M]:
+    """The whole run after it went on to a later time, by its own flow and solver; of a batch, every member."""
+    if run.flow is None:
+        raise InputError("The run does not know its flow, with which it would go on: use evolve(flow, run, t).")
+    how = run.provenance
+    if how.solver == "layers":
+        raise InputError(
+            "Layers do not go on in time. Apply more of them to the last state: layers(flow, run.final, depth)."
+        )
+    if how.clock == "rescaled":
+        raise InputError("A run in the rescaled clock does not go on: its end is no time. Evolve it anew, for longer.")
+    if run.batch:
+        return run.of_members([extended(run.member(*index), t, save, options) for index in np.ndindex(*run.batch)])
+    if how.coalesce is not None and "coalesce" not in options:
+        options = {**options, "coalesce": how.coalesce}
+    if save is None:
+        spacing = float(run.times[-1] - run.times[-2]) if len(run) > 1 else float("inf")
+        save = max(2, 1 + round((check.number("t", t) - float(run.reached)) / spacing))
+    known = {"rtol": how.rtol, "atol": how.atol}
+    if how.solver in (*SOLVERS, "etd4", "splitting"):
+        known["solver"] = how.solver
+    if run.observed is not None and "observe" not in options:
+        raise InputError("The run kept observables. Say which go on: run.extend(t, observe=...), the same as before.")
+    more = evolve(run.flow, run, t, **{"save": save, **known, **options})
+    return run.followed_by(more)
 
 
 def state_at(run: Trajectory[M], t: Number) -> M:

@@ -6,8 +6,8 @@ from tokenfield.mergers import Mergers
 
 
 class Outcome(NamedTuple):
-    """What came of a task: states at saved times, and how the run ended. Arrays of an ensemble have the batch's axes in
-    front."""
+    """What came of a task: states at saved times, or observables of them, and how the run ended. Arrays of an ensemble have the
+    batch's axes in front."""
 
     times: Any
     states: Any
@@ -24,5 +24,7 @@ class Outcome(NamedTuple):
     mergers: Mergers | None = None
     rescaled: Any = None
     """The saved times in the rescaled clock."""
+    observed: Any = None
+    """Observables at the saved times, by name, where they were kept instead of states; `states` is then the last one."""
     seeds: list[int] | None = None
     """The seeds of the noise of an ensemble's members."""

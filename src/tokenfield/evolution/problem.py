@@ -34,6 +34,8 @@ class Plan(eqx.Module):
     """What is added to times before a stop condition sees them, where a walk counts from its own beginning."""
     dt0: Float[Array, ""] | None = None
     """A first step that was good before; a longer one may be tried."""
+    observe: Any = None
+    """Observables that are kept instead of states."""
 
     def problem(self, motion: AbstractMotion, ts: Float[Array, " T"]) -> "Problem":
         """The problem of one motion, whose states are saved at `ts`."""
@@ -49,6 +51,11 @@ class Problem(eqx.Module):
     ts: Float[Array, " T"]
     solver: dfx.AbstractSolver
     control: dfx.AbstractStepSizeController
+
+    def kept(self, y: State) -> Any:
+        """What is kept of a state: its measure, or observables of it."""
+        mu = self.motion.measure(y)
+        return mu if self.plan.observe is None else self.plan.observe(mu)
 
     def met(self, t: Float[Array, ""], y: State) -> Bool[Array, ""]:
         """Whether the stop condition `until` is met."""

@@ -17,6 +17,7 @@ from tokenfield.errors import InputError, suggest
 from tokenfield.evolution.clocks import clock_named, log_times
 from tokenfield.evolution.ensemble import Ensemble
 from tokenfield.evolution.motions import AbstractMotion, MotionKind, Sums, motion_for
+from tokenfield.evolution.observables import observables
 from tokenfield.evolution.problem import Plan
 from tokenfield.flow import Flow, no_measure
 from tokenfield.measures import AbstractMeasure
@@ -52,6 +53,7 @@ class Options:
     progress: bool | None
     watch: Watch | None
     adjoint: str | None
+    observe: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +92,10 @@ class Task:
         return 0.1 * self.rtol
 
 
-def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
-    """The task that the arguments describe. Whatever does not fit is refused here, in a sentence."""
+def read(flow: Any, mu0: Any, t: Any, given: Options, ensemble: Ensemble | None = None) -> Task:
+    """The task that the arguments describe, of one run or of an ensemble. Whatever does not fit is refused here, in a
+    sentence."""
     traced = check.traced((flow, mu0, t, given.save, given.step, given.seed, given.until)) or check.under_jit()
-    ensemble = Ensemble.read(flow, mu0, traced)
     model, start = (flow, mu0) if ensemble is None else (ensemble.flows[0], ensemble.start)
     if not isinstance(model, Flow):
         raise InputError(
@@ -127,6 +129,7 @@ def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
             solver=kind.solver(given.solver, start),
             until=_stop_condition(given.until),
             strict=given.refine is not False,
+            observe=observables(given.observe),
         ),
         rtol=rtol,
         atol=atol,

@@ -84,6 +84,11 @@ class AbstractMeasure(eqx.Module):
         make = lambda parts: cls(**parts, **plain)
         return jax.vmap(make)(arrays) if array.ndim > len(cls.axes[name]) else make(arrays)
 
+    @property
+    def present(self) -> Self:
+        """The measure without what has no mass. (Tokens of a batch of unequal numbers are filled up with such.)"""
+        return self
+
     def refuse_nonfinite(self) -> None:
         """Refuse arrays with NaN or infinity, which constructors could not see under jit and vmap, where values are known."""
         for name, array in self.arrays.items():
@@ -116,6 +121,10 @@ class AbstractMeasure(eqx.Module):
             lambda *leaves: check.on_device(np.concatenate([np.asarray(leaf) for leaf in leaves])), *parts
         )
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The first of the measure's arrays: of tokens their points."""
+        return np.array(next(iter(self.arrays.values())), dtype, copy=True if copy is None else copy)
+
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """A picture of the measure.
 
@@ -140,6 +149,7 @@ M = TypeVar("M", bound=AbstractMeasure)
 
 
 def _taken(array: Array, index: int, axis: int) -> Array:
+    index = index % array.shape[axis] if isinstance(index, int) else index
     if check.traced((array, index)):
         return jnp.take(array, index, axis=axis)
     return check.on_device(np.take(np.asarray(array), index, axis=axis))  # on the host, which compiles nothing

@@ -191,6 +191,34 @@ class Tokens(AbstractMeasure):
         """
         return eqx.tree_at(lambda mu: mu.x, self, check.on_device(x))
 
+    def filled(self, n: int) -> "Tokens":
+        """The same measure as n tokens: copies of the first, of weight 0, stand behind the others.
+
+        **Arguments**
+
+        - `n`: how many tokens, at least as many as there are.
+
+        **Returns** the tokens; `present` leaves the copies out again.
+        """
+        extra = n - self.n
+        ends = {name: np.asarray(array) for name, array in self.arrays.items()}
+        copies = {name: np.repeat(_first(name, array), extra, axis=_axis(name)) for name, array in ends.items()}
+        copies["w"] = np.zeros_like(copies["w"])
+        parts = {name: check.on_device(np.concatenate([ends[name], copies[name]], axis=_axis(name))) for name in ends}
+        return eqx.tree_at(lambda mu: [getattr(mu, name) for name in parts], self, list(parts.values()))
+
+    @property
+    def present(self) -> "Tokens":
+        """The tokens that have weight, of measures with the same ones at all times."""
+        w = np.asarray(self.w).reshape(-1, self.n)
+        seen = np.any(w > 0, axis=0)
+        if np.all(seen):
+            return self
+        parts = {name: np.compress(seen, np.asarray(array), axis=_axis(name)) for name, array in self.arrays.items()}
+        return eqx.tree_at(
+            lambda mu: [getattr(mu, name) for name in parts], self, [check.on_device(x) for x in parts.values()]
+        )
+
     def refuse_zero_vectors(self) -> None:
         """Refuse tokens without a direction, where their values are known."""
         if not check.traced(self.x) and (zero := ~np.any(np.asarray(self.x), axis=-1)).any():
@@ -377,6 +405,15 @@ class Tokens(AbstractMeasure):
                 f"box=[(low, high), ...], ball=(radius, d) or sphere=d; got {len(given)} domains."
             )
         return cls(*rules.weighted_points(density, given[0], check.whole("n", n, 2, "nodes in each direction")))
+
+
+def _axis(name: str) -> int:
+    """Which axis of an array of tokens counts tokens."""
+    return -len(Tokens.axes[name])
+
+
+def _first(name: str, array: np.ndarray) -> np.ndarray:
+    return np.take(array, [0], axis=_axis(name))
 
 
 def _shape(n: Any, d: Any) -> tuple[int, int]:

@@ -6,6 +6,10 @@
 ((4,), (4,))
 """
 
+from collections.abc import Callable
+from typing import Any
+
+from tokenfield.errors import InputError, suggest
 from tokenfield.observe.clustering import Clusters as Clusters
 from tokenfield.observe.clustering import clusters as clusters
 from tokenfield.observe.energies import energy as energy
@@ -17,3 +21,25 @@ from tokenfield.observe.overlap import mean_overlap as mean_overlap
 from tokenfield.observe.overlap import order_parameter as order_parameter
 from tokenfield.observe.overlap import overlap_histogram as overlap_histogram
 from tokenfield.observe.overlap import overlaps as overlaps
+
+__all__ = [
+    "Clusters",
+    "attention_matrix",
+    "clusters",
+    "effective_rank",
+    "energy",
+    "entropy",
+    "free_energy",
+    "mean_overlap",
+    "order_parameter",
+    "overlap_histogram",
+    "overlaps",
+]
+
+
+def observable(name: str) -> Callable[..., Any]:
+    """The observable of a name."""
+    found = globals().get(name)
+    if name not in __all__ or not callable(found) or isinstance(found, type):
+        raise InputError(f"There is no observable {name!r}. {suggest(name, [n for n in __all__ if n.islower()])}")
+    return found

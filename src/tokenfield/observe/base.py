@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import UnionType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,6 +15,8 @@ from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.trajectory import Trajectory
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 Measured: TypeAlias = AbstractMeasure | Trajectory[Any]
 """What observables are functions of: one state, or a run."""
 
@@ -22,6 +24,10 @@ Measured: TypeAlias = AbstractMeasure | Trajectory[Any]
 @no_type_check
 def states(thing: Measured, kind: type | UnionType = Tokens) -> Any:
     """The measure itself, or the batched measures of a trajectory; refused where they are not of this kind."""
+    if isinstance(thing, Trajectory) and thing.observed is not None:
+        raise InputError(
+            f"This run kept {', '.join(thing.observed)} instead of its states: observe run.final, or evolve again and keep states."
+        )
     mu = thing.states if isinstance(thing, Trajectory) else thing
     if isinstance(mu, kind):
         if mu is thing:
@@ -36,6 +42,12 @@ def states(thing: Measured, kind: type | UnionType = Tokens) -> Any:
         f"Observables take a measure (Tokens) or a run (Trajectory), but got {type(thing).__name__}. "
         "For points of shape (n, d), write Tokens(points)."
     )
+
+
+def blind(observable: F) -> F:
+    """Marks an observable that cannot tell rotated measures apart, so that a run may keep it in coordinates of its own."""
+    observable.sees_axes = False  # pyright: ignore[reportFunctionMemberAccess]
+    return observable
 
 
 PAGE = 16

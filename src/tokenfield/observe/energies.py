@@ -13,11 +13,12 @@ from tokenfield.attention.base import TOLERANCE, requested
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractDensity, Tokens
-from tokenfield.observe.base import Measured, each, states
+from tokenfield.observe.base import Measured, blind, each, states
 from tokenfield.summation import AbstractSummation, choose
 from tokenfield.trajectory import Trajectory
 
 
+@blind
 @no_type_check
 def energy(thing: Measured, beta: Number, *, scaled: bool = False) -> Float[Array, "*time"]:
     r"""The energy that attention climbs: $E_β(μ) = \frac{1}{2β} \iint e^{β\langle x, y\rangle} dμ(x) dμ(y)$.
@@ -53,6 +54,7 @@ def energy(thing: Measured, beta: Number, *, scaled: bool = False) -> Float[Arra
     return value
 
 
+@blind
 @no_type_check
 def entropy(thing: Measured) -> Float[Array, "*time"]:
     r"""The entropy $-\int f \log f\,dσ$ of a density f with respect to the uniform measure σ.
@@ -74,6 +76,7 @@ def entropy(thing: Measured) -> Float[Array, "*time"]:
     return states(thing, AbstractDensity).entropy
 
 
+@blind
 @no_type_check
 def free_energy(thing: Measured, flow: Flow | None = None) -> Float[Array, "*time"]:
     r"""The free energy of a density, which falls along noisy USA:

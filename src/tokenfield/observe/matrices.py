@@ -11,12 +11,13 @@ from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.normalization import Free
-from tokenfield.observe.base import Measured, each, states
+from tokenfield.observe.base import Measured, blind, each, states
 from tokenfield.parameters import at_time
 from tokenfield.summation import Dense
 from tokenfield.trajectory import Trajectory
 
 
+@blind
 @no_type_check
 def attention_matrix(
     thing: Measured, flow: Flow | AbstractAttention | None = None, *, t: Number = 0.0
@@ -57,6 +58,7 @@ def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "*heads n n"]:
     return flow.attention.matrix(seen, None, Dense())
 
 
+@blind
 @no_type_check
 def effective_rank(thing: Measured | Numbers) -> Float[Array, "*time"]:
     r"""The effective rank of what tokens span: $\exp(-\sum_k p_k \log p_k)$ with $p_k = σ_k / \sum_l σ_l$.

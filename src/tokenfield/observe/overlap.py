@@ -11,9 +11,10 @@ from tokenfield._norms import sizes
 from tokenfield._types import Count, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractDensity, Tokens
-from tokenfield.observe.base import Measured, each, states
+from tokenfield.observe.base import Measured, blind, each, states
 
 
+@blind
 @no_type_check
 def overlaps(thing: Measured) -> Float[Array, "*time pairs"]:
     r"""The overlaps of all pairs of tokens: the inner products $\langle θ_i, θ_j\rangle$ of their directions, for i < j.
@@ -50,6 +51,7 @@ class Histogram(NamedTuple):
     edges: Float[np.ndarray, " bins+1"]
 
 
+@blind
 @no_type_check
 def overlap_histogram(thing: Measured, bins: Count = 100) -> Histogram:
     """The histogram of all overlaps over [-1, 1], in which each pair counts by its weight w_i w_j.
@@ -94,6 +96,7 @@ def _share(θ: np.ndarray, w: np.ndarray, edges: np.ndarray, block: int = 512) -
     return total / total.sum()
 
 
+@blind
 @no_type_check
 def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
     r"""The mean overlap of two tokens: $\sum_{i \neq j} w_i w_j \langle θ_i, θ_j\rangle / \sum_{i \neq j} w_i w_j$.
@@ -118,6 +121,7 @@ def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
     return check.on_device((xp.sum(mean**2, axis=-1) - alone) / xp.sum(w * (1 - w), axis=-1))
 
 
+@blind
 @no_type_check
 def order_parameter(thing: Measured) -> Float[Array, "*time"]:
     r"""The order parameter $R = |\sum_i w_i θ_i|$, of a density $|\int x\,dμ|$.

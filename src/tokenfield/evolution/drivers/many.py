@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from tokenfield._compile import compiled
 from tokenfield._types import AnyArray
 from tokenfield.evolution.drivers.pieces import Stride, ahead, ctrl_c, ending, pages
-from tokenfield.evolution.ensemble import picked, seeds_of
+from tokenfield.evolution.ensemble import picked
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, Sums, size_of
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Plan, Problem, explodes
@@ -132,7 +132,7 @@ def slots_for(shape: tuple[int, ...], dtype: Any, album: int, count: int) -> int
 @compiled
 def _begin(posed: Posed, members: Members) -> tuple[Walker, Any]:
     """Walkers at their starts, and the measures there."""
-    return posed.map(members, lambda p: (start(p), p.motion.measure(p.motion.first)))
+    return posed.map(members, lambda p: (start(p), p.kept(p.motion.first)))
 
 
 @compiled(donate="all-except-first")
@@ -192,14 +192,14 @@ def _step(posed: Posed, members: Members, runs: Array, now: Walker, albums: Any)
     return eqx.tree_at(lambda w: w.saved, moved, saved), albums
 
 
-def _snapshot(p: Problem, now: Walker, step: Step, saved: Array) -> AbstractMeasure:
-    return p.motion.measure(snapshot(p, now, step, saved))
+def _snapshot(p: Problem, now: Walker, step: Step, saved: Array) -> Any:
+    return p.kept(snapshot(p, now, step, saved))
 
 
 @compiled
-def _present(posed: Posed, members: Members, walkers: Walker) -> Any:
-    """The measures of all present states."""
-    return posed.map(members, lambda p, y: p.motion.measure(y), walkers.y)
+def _present(posed: Posed, members: Members, walkers: Walker) -> tuple[Any, Any]:
+    """What is kept of all present states, and their measures."""
+    return posed.map(members, lambda p, y: (p.kept(y), p.motion.measure(y)), walkers.y)
 
 
 @compiled
@@ -222,7 +222,7 @@ class Slots:
         self.task, self.ensemble = task, task.ensemble
         summation = "dense" if task.summation is None else task.summation  # members are alike, whatever their numbers
         self.posed = Posed(task.plan, task.kind, summation, task.tolerance)
-        self.seeds = seeds_of(int(task.seed), len(self.ensemble))
+        self.seeds = self.ensemble.seeds(int(task.seed))
         self.saves = np.asarray(task.saves)
         shape, dtype = size_of(self._first_motion())
         self.pages = pages(shape, dtype, ALBUM)
@@ -234,6 +234,7 @@ class Slots:
         self.albums: Any = None
         total = len(self.ensemble)
         self.results: Any = None
+        self.last: Any = None
         self.times = np.zeros((total, len(self.saves)), dtype)
         self.numbers = {name: np.zeros(total, int) for name in ("code", "steps", "accepted")}
         self.reached = np.zeros(total, dtype)
@@ -326,13 +327,24 @@ class Slots:
                 if last is not None:
                     kept[who, end:] = np.asarray(jax.tree.leaves(last)[k])[slot]
 
+    def _keep_last(self, slots: np.ndarray, present: Any) -> None:
+        """The last states, where on the way only observables were kept."""
+        if self.last is None:
+            shape = lambda leaf: (len(self.ensemble), 1, *leaf.shape[1:])
+            self.last = jax.tree.map(lambda leaf: np.empty(shape(leaf), leaf.dtype), present)
+        for kept, rows in zip(jax.tree.leaves(self.last), jax.tree.leaves(present), strict=True):
+            kept[self.who[slots], 0] = np.asarray(rows)[slots]
+
     def harvest(self, everyone: bool = False) -> None:
         """Those whose walk is over leave with their results; everyone does when the run was interrupted."""
         slots = np.flatnonzero((self.who >= 0) & (everyone | ~self.busy))
         if len(slots) == 0:
             return
-        self._keep(slots, _present(self.posed, self.members, self.walkers))
+        kept, present = _present(self.posed, self.members, self.walkers)
+        self._keep(slots, kept)
         members, w = self.who[slots], self.walkers
+        if self.task.plan.observe is not None:
+            self._keep_last(slots, present)
         self.numbers["code"][members] = self._codes(slots)[slots]
         self.numbers["steps"][members] = np.asarray(w.steps)[slots]
         self.numbers["accepted"][members] = np.asarray(w.accepted)[slots]
@@ -378,7 +390,8 @@ class Slots:
         motion = self._first_motion()
         return Outcome(
             times=e.in_batch(self.times),
-            states=e.in_batch(self.results),
+            states=e.in_batch(self.results if self.last is None else self.last),
+            observed=None if self.last is None else e.in_batch(self.results),
             reached=e.in_batch(self.reached),
             **{name: e.in_batch(values) for name, values in self.numbers.items()},
             summation=motion.description,

@@ -31,6 +31,7 @@ from tokenfield.evolution.drivers.pieces import ctrl_c
 from tokenfield.evolution.drivers.single import Company, Walked, walk
 from tokenfield.evolution.motions.base import AbstractModified, AbstractMotion, State
 from tokenfield.evolution.motions.particles import Particles
+from tokenfield.evolution.observables import along
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Plan
 from tokenfield.evolution.step import Walker
@@ -247,6 +248,7 @@ class Phases:
             t1=number(self._base + end),
             elapsed=number(self.clock.t - self._base),
             dt0=number(dt),
+            observe=None,
         )
 
     def _saves(self, motion: AbstractMotion) -> np.ndarray:
@@ -280,9 +282,12 @@ class Phases:
             self._keep(np.zeros(1), y[None])
         x = np.concatenate(self.states)
         w = np.broadcast_to(np.asarray(self.start.w), x.shape[:2])
+        states = eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (check.on_device(x), check.on_device(w)))
+        observe = self.task.plan.observe
         return Outcome(
             times=np.concatenate(self.times),
-            states=eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (check.on_device(x), check.on_device(w))),
+            states=states if observe is None else jax.tree.map(lambda leaf: leaf[-1:], states),
+            observed=None if observe is None else along(observe, states),
             reached=self.clock.t,
             code=int(status),
             steps=self.steps,
@@ -306,7 +311,8 @@ class Phases:
         every = lambda mu: eqx.tree_at(
             lambda nu: (nu.x, nu.w), mu, (check.on_device(np.asarray(mu.x)[place]), self.start.w)
         )
-        return lambda t, mu: watch(shift + t, every(mu))
+        seen = self.task.plan.observe or (lambda mu: mu)
+        return lambda t, mu: watch(shift + t, seen(every(mu)))
 
 
 @compiled

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from tokenfield.measures import AbstractMeasure
 from tokenfield.status import Status
 
 PIECE_SECONDS = 0.2
@@ -53,7 +54,7 @@ class Album:
         count = int(walker.saved)
         if watch is not None:
             for i in range(self.seen, count):
-                watch(float(self.saves[self.kept + i]), states.take(i))
+                watch(float(self.saves[self.kept + i]), _page(states, i))
         self.seen = count
         if count < self.pages:
             return walker
@@ -69,7 +70,22 @@ class Album:
 
     def states(self) -> Any:
         """All states that were saved, as one measure along time."""
-        return self.parts[0].joined(self.parts) if self.parts else None
+        return one_after_another(self.parts) if self.parts else None
+
+
+def one_after_another(parts: list[Any]) -> Any:
+    """What was kept on several stretches of time, as one: measures in the representation of the last, or observables."""
+    if isinstance(parts[-1], AbstractMeasure):
+        return parts[-1].joined(parts)
+    return jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *parts)
+
+
+def _page(states: Any, i: int) -> Any:
+    return (
+        states.take(i)
+        if isinstance(states, AbstractMeasure)
+        else jax.tree.map(lambda leaf: np.asarray(leaf)[i], states)
+    )
 
 
 class Stride:

@@ -20,7 +20,7 @@ from jaxtyping import Array
 from tokenfield._compile import compiled
 from tokenfield._types import AnyArray
 from tokenfield.evolution.accuracy import reached_accuracy
-from tokenfield.evolution.drivers.pieces import Album, Stride, ctrl_c, ending, pages
+from tokenfield.evolution.drivers.pieces import Album, Stride, ctrl_c, ending, one_after_another, pages
 from tokenfield.evolution.motions.base import AbstractMotion, State, size_of
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Plan, Problem, explodes
@@ -63,13 +63,13 @@ def run(task: Task) -> Outcome:
                 break
             motion, plan = finer, dataclasses.replace(plan, t0=part.walker.t)
             saves = saves[len(part.times) :]
-    times, states = part.with_end(motion)
+    times, states = part.with_end(plan, motion)
     parts[-1] = part._replace(times=times, states=states)
     kept = [part for part in parts if len(part.times)]
-    times, states = (
-        np.concatenate([part.times for part in kept]),
-        kept[-1].states.joined([part.states for part in kept]),
-    )
+    times, states = np.concatenate([part.times for part in kept]), one_after_another([part.states for part in kept])
+    observed = None
+    if plan.observe is not None:
+        observed, states = states, jax.tree.map(lambda leaf: np.asarray(leaf)[None], _measure(motion, part.walker.y))
     return Outcome(
         times=times,
         states=states,
@@ -78,7 +78,8 @@ def run(task: Task) -> Outcome:
         steps=sum(part.steps for part in parts),
         accepted=sum(int(part.walker.accepted) for part in parts),
         summation=motion.description,
-        accuracy=reached_accuracy(motion, states.take(len(times) - 1), times[-1]),
+        accuracy=reached_accuracy(motion, states.take(-1), times[-1]),
+        observed=observed,
     )
 
 
@@ -107,13 +108,13 @@ class Walked(NamedTuple):
     def reached(self) -> float:
         return float(self.walker.t)
 
-    def with_end(self, motion: AbstractMotion) -> tuple[np.ndarray, Any]:
-        """Times and states; a walk that ended between two save times adds the state that it reached."""
+    def with_end(self, plan: Plan, motion: AbstractMotion) -> tuple[np.ndarray, Any]:
+        """Times and what was kept; a walk that ended between two save times adds the state that it reached."""
         if self.status is Status.COMPLETED or (len(self.times) and self.times[-1] >= self.reached):
             return self.times, self.states
-        last = jax.tree.map(lambda leaf: np.asarray(leaf)[None], _measure(motion, self.walker.y))
+        last = jax.tree.map(lambda leaf: np.asarray(leaf)[None], _kept(plan, motion, self.walker.y))
         times = np.append(self.times, np.asarray(self.walker.t))
-        return times, last if self.states is None else last.joined([self.states, last])
+        return times, last if self.states is None else one_after_another([self.states, last])
 
 
 def walk(plan: Plan, motion: AbstractMotion, saves: np.ndarray, company: Company) -> Walked:
@@ -150,7 +151,8 @@ def _begin(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Any]:
     """The beginning of a walk: a walker, and an album with the start, if it is to be saved."""
     plan, motion, ts = fixed
     saved = lambda leaf: jnp.where((ts[:-1] <= plan.t0).reshape(-1, *(1,) * leaf.ndim), leaf, jnp.zeros_like(leaf))
-    return start(plan.problem(motion, ts)), jax.tree.map(saved, motion.measure(motion.first))
+    p = plan.problem(motion, ts)
+    return start(p), jax.tree.map(saved, p.kept(motion.first))
 
 
 def _nowhere(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Any]:
@@ -184,11 +186,16 @@ def _step(p: Problem, now: Walker, album: Any) -> tuple[Walker, Any]:
     def save(pages: tuple[Array, Any]) -> tuple[Array, Any]:
         saved, album = pages
         write = lambda page, leaf: page.at[saved].set(leaf)
-        return saved + 1, jax.tree.map(write, album, p.motion.measure(snapshot(p, now, step, saved)))
+        return saved + 1, jax.tree.map(write, album, p.kept(snapshot(p, now, step, saved)))
 
     saved, album = lax.while_loop(lambda pages: due(p, step, pages[0]), save, (now.saved, album))
     again = lambda: eqx.tree_at(lambda w: w.saved, now, saved)
     return lax.cond(overfull(p, step, saved), again, lambda: arrive(p, now, step, saved)), album
+
+
+@compiled
+def _kept(plan: Plan, motion: AbstractMotion, y: State) -> Any:
+    return plan.problem(motion, jnp.zeros(1)).kept(y)
 
 
 @compiled

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from tokenfield._compile import compiled
+from tokenfield.evolution.observables import along
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Problem, explodes
 from tokenfield.evolution.task import Task
@@ -22,7 +23,11 @@ def run(task: Task) -> Outcome:
     motion = task.motion()
     problem = task.plan.problem(motion, jnp.asarray(task.saves))
     times, states, *rest = _solve(problem, task.max_steps, task.adjoint)
-    return Outcome(times, jax.vmap(motion.measure)(states), *rest, summation=motion.description)
+    measures, observe = jax.vmap(motion.measure)(states), task.plan.observe
+    if observe is None:
+        return Outcome(times, measures, *rest, summation=motion.description)
+    last = jax.tree.map(lambda leaf: leaf[-1:], measures)
+    return Outcome(times, last, *rest, summation=motion.description, observed=along(observe, measures))
 
 
 @compiled
