@@ -14,7 +14,7 @@ ROOMS: dict[str, str] = {
     "picture": "tokenfield.draw",
     "picture_of": "tokenfield.draw",
     "animation": "tokenfield.draw",
-    "to_xarray": "tokenfield.store",
+    "to_xarray": "tokenfield.data",
     "save": "tokenfield.store",
     "load": "tokenfield.store",
     "state_at": "tokenfield.evolution",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tokenfield import observe
+from tokenfield import data, observe
 from tokenfield.measures import AbstractDensity, AbstractMeasure, Equiangular, Gaussian, Tokens
 from tokenfield.observe.energies import energy_beta, free_energies
 from tokenfield.status import Status
@@ -27,12 +27,14 @@ def story(run: Trajectory) -> str:
 def _one(run: Trajectory) -> str:
     how = run.provenance
     lines = [
-        f"Trajectory of {_measure(run[0])}",
-        f"  flow     {str(run.flow).removeprefix('Flow: ') if run.flow is not None else 'not one of the library'}",
-        f"  time     {float(run.times[0]):g} to {float(run.times[-1]):.6g}, {len(run)} states saved; "
-        f"{run.status.name.lower()}",
+        f"Trajectory of {_measure(_first(run))}",
+        f"  flow     {_flow(run)}",
+        f"  time     {float(run.times[0]):g} to {float(run.times[-1]):.6g}, {_kept(run)}; {run.status.name.lower()}",
         f"  solver   {_solver(run)}, {_sums(how.summation)}{run.states.dtype}",
-        *(f"  {name:<8} {text}" for name, text in changes(run.states, run)),
+        *(
+            f"  {name:<8} {text}"
+            for name, text in (changes(run.states, run) if run.observed is None else _observed(run))
+        ),
     ]
     if how.accuracy is not None:
         lines.append(f"  accuracy velocities at the end agree with dense sums in float64 to {how.accuracy:.0e}")
@@ -50,13 +52,16 @@ def _many(runs: Trajectory) -> str:
     how, shape = runs.provenance, " × ".join(map(str, runs.batch))
     first, last = (runs.member(*[i] * len(runs.batch)) for i in (0, -1))
     lines = [
-        f"Ensemble of {shape} runs, each of {_measure(first[0])}",
+        f"Ensemble of {shape} runs, each of {_measure(_first(first))}",
         f"  flow     {_flows(first, last)}",
-        f"  time     {float(np.min(runs.times)):g} to {float(np.max(runs.times)):.6g}, {len(runs)} states saved",
+        *(f"  varies   {line}" for line in _varying(runs)),
+        f"  time     {float(np.min(runs.times)):g} to {float(np.max(runs.times)):.6g}, {_kept(runs)}",
         f"  ended    {_endings(runs)}",
         f"  solver   {how.solver}, rtol {how.rtol:g}: {_steps(runs)}, {f'{how.summation} sums, ' if how.summation else ''}"
         f"{runs.states.dtype}",
     ]
+    if runs.observed is not None:
+        lines += [f"  {name:<8} {text}" for name, text in _observed(runs)]
     if not runs.status.ok:
         lines.append(f"  note     the worst: {runs.message[0].lower()}{runs.message[1:]}")
     if math.isfinite(how.seconds):
@@ -64,11 +69,45 @@ def _many(runs: Trajectory) -> str:
     return "\n".join(lines)
 
 
+def _first(run: Trajectory) -> AbstractMeasure:
+    return run[0] if run.observed is None else run.final
+
+
+def _flow(run: Trajectory) -> str:
+    return str(run.flow).removeprefix("Flow: ") if run.flow is not None else "not known"
+
+
+def _kept(run: Trajectory) -> str:
+    return f"{len(run)} states saved" if run.observed is None else f"observed {len(run)} times"
+
+
+def _observed(run: Trajectory) -> list[Line]:
+    """Observables at the first time and at the last; of a batch, the mean over its members."""
+    lines = []
+    for name, values in (run.observed or {}).items():
+        array = np.asarray(values, float)
+        if array.shape != run.times.shape:
+            lines.append((name, f"an array of shape {array.shape[len(run.times.shape) :]}"))
+            continue
+        ends = [array[..., i].mean() for i in (0, -1)]
+        lines.append((name, f"{'on average ' if run.batch else ''}from {ends[0]:.6g} to {ends[1]:.6g}"))
+    return lines
+
+
+def _varying(runs: Trajectory) -> list[str]:
+    """What varies along which axis."""
+    lines = []
+    for name, (axis, values) in data.coordinates(runs).items():
+        if values.dtype.kind in "if":
+            lines.append(f"{name} from {np.nanmin(values):g} to {np.nanmax(values):g}, by {axis}")
+        else:
+            words = list(dict.fromkeys(values.tolist()))
+            lines.append(f"{name}: {', '.join(words[:4])}{', ...' if len(words) > 4 else ''}, by {axis}")
+    return lines
+
+
 def _flows(first: Trajectory, last: Trajectory) -> str:
-    ends = [
-        str(run.flow).removeprefix("Flow: ") if run.flow is not None else "not one of the library"
-        for run in (first, last)
-    ]
+    ends = [_flow(run) for run in (first, last)]
     return ends[0] if ends[0] == ends[1] else f"{ends[0]}; to {ends[1]}"
 
 
@@ -94,6 +133,8 @@ def _steps(runs: Trajectory) -> str:
 
 def _solver(run: Trajectory) -> str:
     how = run.provenance
+    if how.solver == "given":
+        return "none: the states were given"
     if how.solver == "layers":
         return f"discrete depth, {int(run.steps)} layers"
     return f"{how.solver}, rtol {how.rtol:g}: {int(run.steps)} steps ({int(run.rejected)} rejected)"

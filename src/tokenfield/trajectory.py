@@ -422,7 +422,11 @@ class Trajectory(eqx.Module, Generic[M]):
 
     def to_xarray(self) -> "xarray.Dataset":
         """The run as a labelled data set: of tokens x(time, token, component) and w(time, token), of other measures their
-        own arrays; and everything known about it."""
+        own arrays; observables, where those were kept; and everything known about it.
+
+        Of a batch all have its dimensions in front, flow and start (or run, where flow i ran from start i), with coordinates for
+        what varies along them, such as beta and seed; `times`, `reached`, `code`, `steps` and `accepted` are those of each
+        member, and where tokens are fewer than in other members their places are NaN and their weights 0."""
         return door("to_xarray")(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -475,15 +479,21 @@ class Trajectory(eqx.Module, Generic[M]):
         return door("load")(path)
 
     def describe(self) -> dict[str, Any]:
-        """Everything but the arrays, as plain data."""
-        return {
-            "status": self.status.name,
-            "reached": float(self.reached),
-            "steps": int(self.steps),
-            "accepted": int(self.accepted),
-            "flow": None if self.flow is None else config.encode(self.flow),
-            **dataclasses.asdict(self.provenance),
-        }
+        """Everything but the arrays, as plain data; of a batch, everything that its members share."""
+        alone = (
+            {"reached": float(self.reached), "steps": int(self.steps), "accepted": int(self.accepted)}
+            if not self.batch
+            else {}
+        )
+        flows = self.flow.flows if isinstance(self.flow, Flows) else None
+        encoded = (
+            None
+            if self.flow is None
+            else config.encode(self.flow)
+            if flows is None
+            else [config.encode(f) for f in flows]
+        )
+        return {"status": self.status.name, **alone, "flow": encoded, **dataclasses.asdict(self.provenance)}
 
     # Showing
 

@@ -44,8 +44,15 @@ def written(figure: Any, path: str | os.PathLike | None) -> Any:
 
 def headline(figure: Any, run: Trajectory, what: str) -> None:
     """The flow, and what it moves."""
-    flow = str(run.flow).removeprefix("Flow: ") if run.flow is not None else "a flow of your own"
-    line = f"{flow};  {what}"
+    title(figure, f"{flow_name(run)};  {what}")
+
+
+def flow_name(run: Trajectory) -> str:
+    return str(run.flow).removeprefix("Flow: ") if run.flow is not None else "a flow of your own"
+
+
+def title(figure: Any, line: str) -> None:
+    """One line above everything, as large as it fits."""
     figure.suptitle(line, fontsize=12 * min(1.0, 115 / len(line)), color=INK)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tokenfield import observe
+from tokenfield.draw.ensembles import ensemble_figure, observables_figure
 from tokenfield.draw.page import BLUE, RED, SNAPSHOTS, blank, halves, headline, moments, plain, written
 from tokenfield.draw.panel import figure_of
 from tokenfield.draw.view import FAINT, INK, Census, Painter, clock_name, clock_times, course, thinned, view_of
@@ -15,7 +16,9 @@ from tokenfield.trajectory import Trajectory
 
 def picture(run: Trajectory, path: str | os.PathLike | None = None) -> Any:
     """Draw a run. Written to `path` (png, pdf, svg) and its path returned, or returned as a matplotlib figure."""
-    return written(figure_of(run.states, run), path)
+    if run.batch:
+        return written(ensemble_figure(run), path)
+    return written(figure_of(run.states, run) if run.observed is None else observables_figure(run), path)
 
 
 @figure_of.register
