@@ -62,16 +62,43 @@ def test_order_parameter():
     assert float(observe.order_parameter(MU)) == pytest.approx(np.linalg.norm(W @ θ))
 
 
-def test_clusters_are_the_connected_components():
-    from scipy.sparse.csgraph import connected_components
-
-    mu = tkf.Tokens.uniform_sphere(n=300, d=3, seed=2)
-    found = observe.clusters(mu, angle=0.15)
-    count, labels = connected_components(np.arccos(np.clip(mu.gram, -1, 1)) <= 0.15)
-    assert len(found) == count > 10
-    assert len({*zip(labels.tolist(), found.labels.tolist(), strict=True)}) == count, "the same partition"
-    assert np.all(np.diff(found.weights) <= 0) and found.sizes.sum() == 300
+def test_clusters_are_balls_around_tokens_with_most_about_them():
+    """By the definition, word for word: in loops over all pairs, in any order of the tokens."""
+    mu = tkf.Tokens(X, W)
+    θ = X / np.linalg.norm(X, axis=1, keepdims=True)
+    apart = np.linalg.norm(θ[:, None] - θ, axis=2)
+    near = apart <= 2 * np.sin(0.6 / 2)
+    left, leaders = set(range(len(X))), []
+    while left:
+        leaders.append(max(sorted(left), key=lambda i: round(float(W[near[i]].sum()), 12)))
+        left -= set(np.flatnonzero(near[leaders[-1]]).tolist())
+    expected = np.argmin(apart[:, leaders], axis=1)
+    found = observe.clusters(mu, angle=0.6)
+    assert len(found) == len(leaders) > 3
+    assert len({*zip(expected.tolist(), found.labels.tolist(), strict=True)}) == len(leaders), "the same partition"
+    assert np.all(np.diff(found.weights) <= 0) and found.sizes.sum() == len(X)
     assert np.allclose(np.linalg.norm(found.centres, axis=1), 1)
+    order = np.random.default_rng(1).permutation(len(X))
+    assert np.array_equal(observe.clusters(tkf.Tokens(X[order], W[order]), angle=0.6).sizes, found.sizes)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_clusters_of_many_tokens(d, monkeypatch):
+    """Neighbours found by a tree are those of all pairs."""
+    mu = tkf.Tokens(np.random.default_rng(d).normal(size=(1500, d)))
+    for reach in (1e-3, 0.04, 0.2):
+        pairs = observe.clusters(mu, distance=reach)
+        monkeypatch.setattr(observe.clustering, "MANY", 0)
+        tree = observe.clusters(mu, distance=reach)
+        monkeypatch.undo()
+        assert np.array_equal(pairs.labels, tree.labels)
+
+
+def test_a_uniform_cloud_is_no_cluster():
+    """Where neighbours are closer than the angle everywhere, chains of them would reach around the sphere. So many balls of
+    0.1 rad cover it: at least its area over theirs, 400."""
+    cloud = observe.clusters(tkf.Tokens.uniform_sphere(5000, 3, seed=1))
+    assert 400 < len(cloud) < 1000 and cloud.weights[0] < 0.01
 
 
 def test_clusters_far_from_the_origin_and_very_close():

@@ -11,7 +11,6 @@ import scipy.special as sp
 import tokenfield as tkf
 from tests import fast_first
 from tokenfield.errors import InputError
-from tokenfield.observe import clustering
 from tokenfield.summation import Circle, Dense, Euclidean, Request, Sphere, choose
 from tokenfield.summation.spectral import coarse
 
@@ -284,12 +283,3 @@ def test_energy_by_fast_sums():
     exact = Dense().exponential(20.0 * mu.x, mu.x, mu.x, mu.w)
     expected = float(jnp.sum(mu.w * exact.total * jnp.exp(exact.shift - 20.0))) / 40
     assert abs(float(tkf.observe.energy(mu, 20.0, scaled=True)) / expected - 1) < 1e-12
-
-
-@pytest.mark.parametrize("d", [1, 2, 3])
-def test_clusters_of_many_tokens(d):
-    """Links through cells are the links of all pairs."""
-    p = np.random.default_rng(d).normal(size=(1500, d))
-    for reach in (1e-3, 0.01, 0.04, 0.2):
-        pairs, cells = clustering._linked(p, reach), clustering._linked_by_cells(p, reach)
-        assert len(set(zip(pairs, cells, strict=True))) == pairs.max() + 1 == cells.max() + 1

@@ -17,18 +17,24 @@ from tokenfield.observe.energies import entropy as entropy
 from tokenfield.observe.energies import free_energy as free_energy
 from tokenfield.observe.matrices import attention_matrix as attention_matrix
 from tokenfield.observe.matrices import effective_rank as effective_rank
+from tokenfield.observe.overlap import fraction_close as fraction_close
 from tokenfield.observe.overlap import mean_overlap as mean_overlap
 from tokenfield.observe.overlap import order_parameter as order_parameter
 from tokenfield.observe.overlap import overlap_histogram as overlap_histogram
 from tokenfield.observe.overlap import overlaps as overlaps
+from tokenfield.observe.rates import Rate as Rate
+from tokenfield.observe.rates import fit_rate as fit_rate
 
 __all__ = [
     "Clusters",
+    "Rate",
     "attention_matrix",
     "clusters",
     "effective_rank",
     "energy",
     "entropy",
+    "fit_rate",
+    "fraction_close",
     "free_energy",
     "mean_overlap",
     "order_parameter",

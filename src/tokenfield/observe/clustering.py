@@ -1,7 +1,7 @@
 """Clusters: groups of tokens that have met."""
 
 import dataclasses
-import functools
+from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
@@ -15,7 +15,7 @@ from tokenfield.observe.base import Measured, states
 from tokenfield.trajectory import Trajectory
 
 MANY = 4000
-"""Tokens from which on links are found through cells of space, in up to three dimensions."""
+"""Tokens from which on neighbours are found by a tree, in up to three dimensions and where all weigh the same."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -25,8 +25,8 @@ class Clusters:
     - `labels`: one per token, the number of its cluster.
     - `sizes`: how many tokens each cluster has.
     - `weights`: how much of the measure's weight each cluster has.
-    - `centres`: the mean of each cluster, shape (k, d); its direction where clusters were linked by angle.
-    - `within`: the length of a link, in words.
+    - `centres`: the mean of each cluster, shape (k, d); its direction where distances are angles.
+    - `within`: how near to the centre of their cluster tokens are, in words.
 
     >>> found = clusters(Tokens([[1.0, 0.0], [0.0, 1.0], [0.99, 0.01]]))
     >>> len(found), found.labels.tolist(), found.sizes.tolist()
@@ -45,7 +45,7 @@ class Clusters:
     def __repr__(self) -> str:
         largest = ", ".join(str(size) for size in self.sizes[:8]) + (", ..." if len(self) > 8 else "")
         plural = "cluster" if len(self) == 1 else "clusters"
-        return f"{len(self)} {plural} (linked within {self.within}) of {largest} tokens"
+        return f"{len(self)} {plural} (within {self.within}) of {largest} tokens"
 
 
 @overload
@@ -53,24 +53,26 @@ def clusters(thing: AbstractMeasure, angle: Number = 0.1, *, distance: Number | 
 @overload
 def clusters(thing: Trajectory[Any], angle: Number = 0.1, *, distance: Number | None = None) -> list[Clusters]: ...
 @no_type_check
-def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = None) -> Clusters | list[Clusters]:
-    """Groups of tokens that are linked by steps of at most `angle` radians between their directions (single linkage).
+def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = None) -> Any:
+    """Groups of tokens that have met: balls of radius `angle` around the tokens with most of the measure about them.
 
-    Two tokens belong to one cluster where a chain of tokens leads from one to the other, each step of at most that angle.
+    The token with most weight within the angle is the first leader. Tokens within the angle of it cannot lead; of the others again
+    the one with most weight about it does, and so on. Every token belongs to the nearest leader. So clusters that are smaller
+    than the angle and farther apart are told as they are, and no chain of neighbours makes one cluster of a cloud.
 
     **Arguments**
 
     - `thing`: tokens, or a run of them.
-    - `angle`: the longest link, in radians, below π.
-    - `distance`: the longest link as a Euclidean distance, for tokens in R^d; given, it takes the place of the angle.
+    - `angle`: the radius of a cluster, in radians between directions, below π.
+    - `distance`: the radius as a Euclidean distance, for tokens in R^d; given, it takes the place of the angle.
 
-    **Returns** `Clusters`, of a run a list with one per saved time.
+    **Returns** `Clusters`, of a run a list with one per saved time, of a batch of runs such lists in an array of its shape.
 
-    **Raises** `InputError` where `thing` is not made of tokens or is a batch of runs, a link is not a positive number, the angle
-    is π or more, or a token has no direction.
+    **Raises** `InputError` where `thing` is not made of tokens, a radius is not a positive number, the angle is π or more, or a
+    token has no direction.
 
     >>> clusters(Tokens([[1.0, 0.0], [0.0, 1.0], [0.99, 0.01]]))
-    2 clusters (linked within 0.1 rad) of 2, 1 tokens
+    2 clusters (within 0.1 rad) of 2, 1 tokens
     """
     mu = states(thing)
     if distance is None:
@@ -79,8 +81,12 @@ def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = 
             raise InputError(f"Argument `angle` must be below π, in radians, but is {reach:g}.")
     else:
         reach = check.number("distance", distance, positive=True)
+    if isinstance(thing, Trajectory) and thing.batch:
+        found = np.empty(thing.batch, object)
+        for index in np.ndindex(*thing.batch):
+            found[index] = clusters(thing.member(*index), angle, distance=distance)
+        return found
     if isinstance(thing, Trajectory):
-        thing.refuse_batches("clustered")
         return [_clusters(thing[i], reach, distance is None) for i in range(len(thing))]
     return _clusters(mu, reach, distance is None)
 
@@ -89,7 +95,7 @@ def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
     w = np.asarray(mu.w)
     points = np.asarray(mu.directions if angular else mu.x, np.float64)
     chord = 2 * np.sin(reach / 2) if angular else reach
-    labels = _linked_by_cells(points, chord) if mu.n > MANY and mu.d <= 3 else _linked(points, chord)
+    labels = _nearest(points, points[_leaders(points, w, chord)])
     weights = np.bincount(labels, w)
     order = np.argsort(-weights, kind="stable")
     labels = np.argsort(order)[labels]
@@ -101,52 +107,46 @@ def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
     return Clusters(labels, sizes, weights, centres, f"{reach:g} rad" if angular else f"distance {reach:g}")
 
 
-def _linked_by_cells(points: np.ndarray, chord: float) -> np.ndarray:
-    """The same components in about O(n log n): cells so small that all within one are linked are joined where their
-    nearest points are. Pairs of cells that already belong together need no look."""
-    from scipy.cluster.hierarchy import DisjointSet
+def _leaders(points: np.ndarray, w: np.ndarray, radius: float) -> np.ndarray:
+    """Tokens of which no two are within the radius: again and again that with most weight about it of those that are left."""
+    tree = bool(np.all(w == w[0])) and len(w) > MANY and points.shape[1] <= 3
+    about, near = _by_tree(points, radius) if tree else _by_pairs(points, w, radius)
+    free, leaders = np.ones(len(w), bool), []
+    for i in np.argsort(-about, kind="stable"):
+        if free[i]:
+            leaders.append(i)
+            free[near(i)] = False
+    return np.asarray(leaders)
+
+
+def _by_tree(points: np.ndarray, radius: float) -> tuple[np.ndarray, Callable[[int], Any]]:
+    """How many points are within the radius of each, and a function that tells which."""
     from scipy.spatial import KDTree
 
-    cell = np.floor(points / (chord / np.sqrt(points.shape[1]) * (1 - 1e-12))).astype(np.int64)
-    cells, member = np.unique(cell - cell.min(axis=0), axis=0, return_inverse=True)
-    order = np.argsort(member.ravel(), kind="stable")
-    groups = np.split(points[order], np.cumsum(np.bincount(member.ravel()))[:-1])
-    tree = functools.cache(lambda i: KDTree(groups[i]))
-    joined = DisjointSet(range(len(cells)))
-    apart = np.sqrt(points.shape[1]) + 1  # in units of cells, between the corners of cells that may hold linked points
-    neighbours = KDTree(cells).query_pairs(apart * np.sqrt(points.shape[1]), output_type="ndarray")
-    near = np.linalg.norm(np.maximum(np.abs(np.diff(cells[neighbours], axis=1)[:, 0]) - 1, 0), axis=1)
-    for i, j in neighbours[np.argsort(near, kind="stable")]:
-        if not joined.connected(i, j):
-            small, large = sorted((i, j), key=lambda k: len(groups[k]))
-            if np.min(tree(large).query(groups[small], distance_upper_bound=chord * (1 + 1e-15))[0]) <= chord:
-                joined.merge(i, j)
-    roots = np.array([joined[i] for i in range(len(cells))])
-    return np.unique(roots, return_inverse=True)[1][member.ravel()]
+    tree = KDTree(points)
+    return tree.query_ball_point(points, radius, return_length=True), lambda i: tree.query_ball_point(points[i], radius)
 
 
-def _linked(points: np.ndarray, chord: float, block: int = 1024) -> np.ndarray:
-    """Connected components of "closer than chord". Each token meets the still unlabelled ones once, in blocks: O(n²)
-    time at worst, O(n · block) memory. A tight cluster is taken in one sweep, so settled states are quick."""
-    n = len(points)
+def _by_pairs(
+    points: np.ndarray, w: np.ndarray, radius: float, block: int = 1024
+) -> tuple[np.ndarray, Callable[[int], Any]]:
+    """The weight within the radius of each point, in O(n²) time and O(n · block) memory, and a function that tells which."""
     points = points - points.mean(axis=0)  # distances do not notice, round-off does
     squares = np.sum(points**2, axis=1)
-    doubt = 1e-14 * squares.max()
-    labels = np.full(n, -1)
-    free = np.arange(n)
-    count = 0
-    while len(free):
-        frontier, free = free[:1], free[1:]
-        labels[frontier] = count
-        while len(frontier) and len(free):
-            near = np.zeros(len(free), bool)
-            for start in range(0, len(frontier), block):
-                some = frontier[start : start + block]
-                gap = squares[some, None] + squares[free] - 2 * points[some] @ points[free].T
-                for i, j in np.argwhere(abs(gap - chord**2) <= doubt):  # too close to call from inner products
-                    gap[i, j] = np.sum((points[some[i]] - points[free[j]]) ** 2)
-                near |= np.any(gap <= chord**2, axis=0)
-            frontier, free = free[near], free[~near]
-            labels[frontier] = count
-        count += 1
-    return labels
+    about = np.empty(len(w))
+    for start in range(0, len(w), block):
+        some = slice(start, start + block)
+        about[some] = (squares[some, None] + squares - 2 * points[some] @ points.T <= radius**2) @ w
+    about = np.round(about, 12)  # who has the same weight about it in another order of summation
+    return about, lambda i: np.sum((points - points[i]) ** 2, axis=1) <= radius**2
+
+
+def _nearest(points: np.ndarray, leaders: np.ndarray, block: int = 4096) -> np.ndarray:
+    """For each point the number of the nearest leader."""
+    from scipy.spatial import KDTree
+    from scipy.spatial.distance import cdist
+
+    if points.shape[1] <= 3:
+        return KDTree(leaders).query(points)[1]
+    parts = range(0, len(points), block)
+    return np.concatenate([np.argmin(cdist(points[i : i + block], leaders), axis=1) for i in parts])

@@ -1,6 +1,7 @@
 """The energy that attention climbs."""
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +21,7 @@ from tokenfield.trajectory import Trajectory
 
 @blind
 @no_type_check
-def energy(thing: Measured, beta: Number, *, scaled: bool = False) -> Float[Array, "*time"]:
+def energy(thing: Measured, beta: Number | None = None, *, scaled: bool = False) -> Float[Array, "*time"]:
     r"""The energy that attention climbs: $E_β(μ) = \frac{1}{2β} \iint e^{β\langle x, y\rangle} dμ(x) dμ(y)$.
 
     [rigollet2025, equation (3)]. It increases along USA, with $dE/dt = \int |v|^2 dμ$, and along SA. Of tokens at
@@ -30,18 +31,22 @@ def energy(thing: Measured, beta: Number, *, scaled: bool = False) -> Float[Arra
     **Arguments**
 
     - `thing`: tokens or a density, or a run of them.
-    - `beta`: the inverse temperature β.
+    - `beta`: the inverse temperature β; left out, that of the run's own flow (of a batch, each member's).
     - `scaled`: whether to multiply by $e^{-β}$, which goes with the clock of `usa(beta, scaled=True)`. On the sphere the energy
       is then finite for all β ≥ 0, and one cluster has the value 1/(2β).
 
     **Returns** the energy, of a run one number per saved time.
 
-    **Raises** `InputError` where `thing` is of another kind, or the energy leaves the range of floating-point numbers.
+    **Raises** `InputError` where `thing` is of another kind, β is neither given nor known, or the energy leaves the range of
+    floating-point numbers.
 
     >>> round(float(energy(Tokens([[1.0, 0.0]]), beta=2.0)), 6)          # e²/4
     1.847264
     """
-    beta = check.scalar("beta", beta)
+    if beta is None and isinstance(thing, Trajectory) and thing.batch:
+        each_run = [energy(thing.member(*index), scaled=scaled) for index in np.ndindex(*thing.batch)]
+        return check.on_device(_held(each_run, len(thing)).reshape(*thing.batch, len(thing)))
+    beta = check.scalar("beta", _beta_of(thing) if beta is None else beta)
     mu = thing.states if isinstance(thing, Trajectory) else thing
     if isinstance(mu, AbstractDensity):
         return mu.energy(beta, scaled)
@@ -102,6 +107,22 @@ def free_energy(thing: Measured, flow: Flow | None = None) -> Float[Array, "*tim
     if not isinstance(flow, Flow):
         raise InputError("The free energy needs a flow with its β and κ: free_energy(mu, tkf.usa(1.0, kappa=4.0)).")
     return states(thing, AbstractDensity).free_energy(flow)
+
+
+def _beta_of(thing: Any) -> float:
+    """The β of a run's own flow, whose energy it climbs."""
+    beta = energy_beta(thing) if isinstance(thing, Trajectory) else None
+    if beta is None:
+        raise InputError(
+            "The energy needs its β: energy(mu, beta=4.0). Of a run it may be left out where the flow has one constant, positive "
+            "β and V, and no matrices."
+        )
+    return beta
+
+
+def _held(rows: list[Any], count: int) -> np.ndarray:
+    """Values along time of runs, of which those that ended early hold their last."""
+    return np.stack([np.pad(np.asarray(row), (0, count - len(row)), mode="edge") for row in rows])
 
 
 def _sums(mu: Tokens, beta: Float[Array, ""]) -> AbstractSummation:

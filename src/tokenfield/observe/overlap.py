@@ -7,11 +7,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
-from tokenfield._norms import sizes
-from tokenfield._types import Count, no_type_check
+from tokenfield._norms import sizes, unit
+from tokenfield._types import Count, Number, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractDensity, Tokens
 from tokenfield.observe.base import Measured, blind, each, states
+from tokenfield.summation import Dense
 
 
 @blind
@@ -119,6 +120,42 @@ def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
     xp, w, mean = check.known(mu.w, mu.with_points(mu.directions).mean)
     alone = xp.sum(w**2, axis=-1)
     return check.on_device((xp.sum(mean**2, axis=-1) - alone) / xp.sum(w * (1 - w), axis=-1))
+
+
+@blind
+@no_type_check
+def fraction_close(thing: Measured, cosine: Number = 0.999) -> Float[Array, "*time"]:
+    r"""The share of pairs whose overlap is at least a given cosine: $\sum_{i \neq j} w_i w_j 1[\langle θ_i, θ_j\rangle ≥ c] /
+    \sum_{i \neq j} w_i w_j$.
+
+    **Arguments**
+
+    - `thing`: tokens, or a run of them.
+    - `cosine`: c, between -1 and 1.
+
+    **Returns** the share, of a run one number per saved time.
+
+    **Raises** `InputError` where `thing` is not made of tokens, there is only one, one is the zero vector, or the cosine is outside
+    [-1, 1].
+
+    >>> float(fraction_close(Tokens([[1.0, 0.0], [1.0, 1e-3], [0.0, 1.0]])).round(6))
+    0.333333
+    """
+    cosine = check.scalar("cosine", cosine)
+    if not check.traced(cosine) and not -1 <= float(cosine) <= 1:
+        raise InputError(f"Argument `cosine` must lie in [-1, 1], but is {float(cosine):g}.")
+    _two(states(thing))
+    states(thing).refuse_zero_vectors()
+    return each(_close, thing, cosine)
+
+
+def _close(mu: Tokens, cosine: Float[Array, ""]) -> Float[Array, ""]:
+    θ = unit(mu.x)
+    near = Dense().elementwise(
+        lambda s: jnp.where(s >= cosine.astype(s.dtype), 1.0, 0.0), θ, θ, jnp.ones((mu.n, 1), θ.dtype), mu.w
+    )
+    alone = jnp.sum(mu.w**2) * (cosine <= 1)
+    return (jnp.sum(mu.w * near[:, 0]) - alone) / jnp.sum(mu.w * (1 - mu.w))
 
 
 @blind
