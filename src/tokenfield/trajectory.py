@@ -74,7 +74,7 @@ class Provenance:
         starts = (self.origin or {}).get("starts")
         origin = self.origin if starts is None else starts[index[-1]]
         noise = np.reshape(self.noise, batch)[index].item() if isinstance(self.noise, list) else self.noise
-        return dataclasses.replace(self, origin=origin, noise=noise)
+        return dataclasses.replace(self, origin=origin, noise=noise, axes=())
 
     def after(self, seconds: float) -> "Provenance":
         return dataclasses.replace(self, seconds=seconds)

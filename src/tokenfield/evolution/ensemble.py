@@ -1,5 +1,6 @@
 """Who takes part: every flow with every start, or flow i with start i, in groups that are alike in shape."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -138,26 +139,28 @@ class Company:
         spread = np.asarray(leaf).reshape(leaf.shape[0], *extra, *leaf.shape[1:])
         return check.on_device(np.broadcast_to(spread, (*self.batch, *leaf.shape[1:])))
 
-    def together(self, outcomes: list[Outcome]) -> Outcome:
-        """What came of all groups, in the shape of the batch."""
-        if len(outcomes) == 1:
+    def together(self, outcomes: list[Outcome], numbers: list[np.ndarray] | None = None) -> Outcome:
+        """What came of all groups, or of groups with other `numbers` of members, in the shape of the batch."""
+        if len(outcomes) == 1 and numbers is None:
             return outcomes[0]
+        join = functools.partial(self._joined, numbers or [group.numbers for group in self.groups])
         sums = sorted({outcome.summation for outcome in outcomes})
         seeds = [outcome.seeds for outcome in outcomes]
+        observed = outcomes[0].observed is not None
         return Outcome(
-            times=self._joined([outcome.times for outcome in outcomes]),
-            states=self._joined(_of_one_size([outcome.states for outcome in outcomes])),
-            reached=self._joined([outcome.reached for outcome in outcomes]),
-            code=self._joined([outcome.code for outcome in outcomes]),
-            steps=self._joined([outcome.steps for outcome in outcomes]),
-            accepted=self._joined([outcome.accepted for outcome in outcomes]),
-            observed=None if outcomes[0].observed is None else self._joined([outcome.observed for outcome in outcomes]),
+            times=join([outcome.times for outcome in outcomes]),
+            states=join(_of_one_size([outcome.states for outcome in outcomes])),
+            reached=join([outcome.reached for outcome in outcomes]),
+            code=join([outcome.code for outcome in outcomes]),
+            steps=join([outcome.steps for outcome in outcomes]),
+            accepted=join([outcome.accepted for outcome in outcomes]),
+            observed=join([outcome.observed for outcome in outcomes]) if observed else None,
             summation=" and ".join(name for name in sums if name),
-            seeds=None if None in seeds else self._joined([np.asarray(some) for some in seeds]).ravel().tolist(),
+            seeds=None if None in seeds else np.ravel(join([np.asarray(some) for some in seeds])).tolist(),
         )
 
-    def _joined(self, parts: list[Any]) -> Any:
-        order = np.argsort(np.concatenate([group.numbers for group in self.groups]))
+    def _joined(self, numbers: list[np.ndarray], parts: list[Any]) -> Any:
+        order = np.argsort(np.concatenate(numbers))
 
         def join(*leaves: Any) -> Any:
             shapes = {np.shape(leaf)[1:] for leaf in leaves}

@@ -1,6 +1,8 @@
 """Discrete depth: the Transformer layer by layer, as one compiled scan."""
 
+import dataclasses
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -14,6 +16,8 @@ from tokenfield._compile import compiled
 from tokenfield._types import Number, no_type_check
 from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
+from tokenfield.evolution.ensemble import Company
+from tokenfield.evolution.outcome import Outcome
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.parameters import scheduled
@@ -24,13 +28,14 @@ from tokenfield.trajectory import Provenance, Trajectory
 
 @no_type_check
 def layers(
-    flow: Flow,
-    mu0: Tokens,
+    flow: Flow | Sequence[Flow],
+    mu0: Tokens | Sequence[Tokens],
     depth: int,
     step: Number = 1.0,
     *,
     save: int | None = None,
     summation: str | AbstractSummation | None = None,
+    zipped: bool = False,
 ) -> Trajectory[Tokens]:
     r"""The discrete Transformer: $X_{k+1} = N(X_k + τ F_k(X_k))$ for k = 0, ..., depth-1, in the flow's own normalization.
 
@@ -39,11 +44,12 @@ def layers(
 
     **Arguments**
 
-    - `flow`, `mu0`: what acts, and on which tokens.
+    - `flow`, `mu0`: what acts, and on which tokens. Lists of flows and of starts are run in all pairs, as `evolve` runs them.
     - `depth`: the number of layers.
     - `step`: τ.
     - `save`: how many states to keep, first and last included; all of them when left out.
     - `summation`: how sums over tokens are computed; chosen by cost when left out.
+    - `zipped`: whether flow i acts on start i only, instead of all pairs.
 
     **Returns** a `Trajectory` over depth.
 
@@ -58,6 +64,11 @@ def layers(
     >>> tkf.layers(tkf.sa(beta=3.0, Q=Q, K=K), mu0, depth=12, save=2).x.shape
     (2, 16, 8)
     """
+    company = Company.read(flow, mu0, zipped)
+    if company is not None:
+        pairs = zip(company.flow_of, company.start_of, strict=True)
+        how = {"depth": depth, "step": step, "save": save, "summation": summation}
+        return _batch(company, [layers(company.flows[i], company.starts[j], **how) for i, j in pairs])
     if not isinstance(flow, Flow):
         raise InputError(
             f"layers(flow, mu0, depth) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
@@ -87,7 +98,7 @@ def layers(
     reached = int(np.argmin(np.append(np.asarray(finite), False)))  # layers before the first that overflowed
     status = Status.COMPLETED if reached == depth else Status.BLOW_UP
     whole = max(1, int(np.sum(kept <= reached)))
-    return Trajectory(
+    run = Trajectory(
         times[:whole],
         jax.tree.map(lambda leaf: check.on_device(np.asarray(leaf)[:whole]), states),
         flow,
@@ -96,6 +107,41 @@ def layers(
         check.on_device(reached),
         check.on_device(reached),
         provenance.after(time.perf_counter() - began),
+    )
+    run.warn_unfinished()
+    return run
+
+
+def _batch(company: Company, runs: list[Trajectory]) -> Trajectory:
+    """Runs as one; those that ended early hold their last state."""
+    longest = max(len(run) for run in runs)
+    hold = lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], longest - len(leaf), axis=0)])[None]
+    held = lambda tree: jax.tree.map(lambda leaf: hold(np.asarray(leaf)), tree)
+    one = lambda value: np.asarray(value)[None]
+    outcomes = [
+        Outcome(
+            held(r.times),
+            held(r.states),
+            one(r.reached),
+            one(r.code),
+            one(r.steps),
+            one(r.accepted),
+            r.provenance.summation,
+        )
+        for r in runs
+    ]
+    whole = company.together(outcomes, [np.asarray([number]) for number in range(len(runs))])
+    first = runs[0].provenance
+    seconds = sum(run.provenance.seconds for run in runs)
+    return Trajectory(
+        times=whole.times,
+        states=whole.states,
+        flow=company.flow(),
+        reached=whole.reached,
+        code=whole.code,
+        steps=whole.steps,
+        accepted=whole.accepted,
+        provenance=dataclasses.replace(first, origin=company.origin, axes=company.axes, seconds=seconds),
     )
 
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Complex, Float
 
+from tokenfield._compile import compiled
 from tokenfield.summation.base import AbstractVariant, ExponentialSums, inner
 from tokenfield.summation.dense import Dense
 
@@ -70,10 +71,7 @@ class AbstractSpectral(AbstractVariant):
     def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
         if score is not inner:
             return self.other.exponential(q, k, v, w, score, bias)
-        asked, wide = q.dtype, jnp.result_type(float)  # in float64 wherever there is one: float32 leaves no room
-        parts = [None if part is None else part.astype(wide) for part in (q, k, v, w, bias)]
-        sums = self._guarded(*parts)
-        return jax.tree.map(lambda part: part.astype(asked), sums)
+        return _exponential(self, q, k, v, w, bias)
 
     def _guarded(self, q: Any, k: Any, v: Any, w: Any, bias: Any) -> ExponentialSums:
         """Rows whose total is too small for its error are summed again; all of them where the series does not reach."""
@@ -101,6 +99,14 @@ class AbstractSpectral(AbstractVariant):
         eps = float(jnp.finfo(dtype).eps)
         precision = max(PRECISION, 10 * eps)
         return precision, precision + eps * modes
+
+
+@compiled
+def _exponential(sums: AbstractSpectral, q: Any, k: Any, v: Any, w: Any, bias: Any) -> ExponentialSums:
+    """In float64 wherever there is one: float32 leaves no room."""
+    wide = jnp.result_type(float)
+    parts = [None if part is None else part.astype(wide) for part in (q, k, v, w, bias)]
+    return jax.tree.map(lambda part: part.astype(q.dtype), sums._guarded(*parts))
 
 
 def _counts(m: int) -> list[int]:
