@@ -14,9 +14,9 @@ ROOMS: dict[str, str] = {
     "picture": "tokenfield.draw",
     "picture_of": "tokenfield.draw",
     "animation": "tokenfield.draw",
-    "to_xarray": "tokenfield.store",
-    "save": "tokenfield.store",
-    "load": "tokenfield.store",
+    "to_xarray": "tokenfield.store.runs",
+    "save": "tokenfield.store.runs",
+    "load": "tokenfield.store.runs",
     "state_at": "tokenfield.evolution",
 }
 """What may be asked for, and the room that answers."""
