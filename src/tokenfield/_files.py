@@ -3,7 +3,6 @@
 import contextlib
 import os
 import stat
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,16 +59,27 @@ def open_own(path: str | os.PathLike[str]) -> int:
     return os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
 
 
+PARTS: set[Path] = set()
+"""Files that are being written."""
+
+
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A name beside `path` to write to, which becomes `path` when all is well and vanishes otherwise:
     `with whole("run.png") as part: figure.savefig(part)`. Folders are made on the way."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}{path.suffix}")
+    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    PARTS.add(part)
     try:
         yield part
         os.replace(part, path)
     finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+        remove(part)
+
+
+def remove(part: Path) -> None:
+    """Delete a file that is not finished, if it is there."""
+    with contextlib.suppress(OSError):
+        part.unlink(missing_ok=True)
+    PARTS.discard(part)
