@@ -59,10 +59,6 @@ def open_own(path: str | os.PathLike[str]) -> int:
     return os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
 
 
-PARTS: set[Path] = set()
-"""Files that are being written."""
-
-
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A name beside `path` to write to, which becomes `path` when all is well and vanishes otherwise:
@@ -70,16 +66,9 @@ def whole(path: str | os.PathLike[str]) -> Iterator[Path]:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.stem}.part{path.suffix}")
-    PARTS.add(part)
     try:
         yield part
         os.replace(part, path)
     finally:
-        remove(part)
-
-
-def remove(part: Path) -> None:
-    """Delete a file that is not finished, if it is there."""
-    with contextlib.suppress(OSError):
-        part.unlink(missing_ok=True)
-    PARTS.discard(part)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)

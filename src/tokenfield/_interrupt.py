@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM as requests, which are answered between two pieces of work and never in the middle of one.
 
 Nothing is raised from a signal handler: that would tear compiled code of others apart. A walk asks between its pieces whether
-somebody wants it to stop (`ctrl_c`). The `tokenfield` command goes further (`listen`): signals do not reach its threads at all but
-one, which waits for them. As long as there is nothing to lose it ends the process at once; from the first walk on until the run is
-saved it takes the first signal as a request and the second as an order.
+somebody wants it to stop (`ctrl_c`). The `tokenfield` command goes further (`listen`): signals reach none of its threads but one,
+which waits for them. As long as there is nothing to lose it ends the process at once; from the first walk on it takes the first
+signal as a request and the second as an order. The run is then saved, and what is being drawn is given up (`pause`).
 """
 
 import contextlib
@@ -16,15 +16,17 @@ from types import FrameType
 from typing import Any
 
 
+class Interrupted(Exception):
+    """Somebody has asked the `tokenfield` command to stop."""
+
+
 class Command:
-    """What the `tokenfield` command has heard: the signal that `asked` it to stop. While it is `patient` one signal is a request;
-    `parting` is called before the process ends at once and returns the last words."""
+    """What the `tokenfield` command has heard: the signal that `asked` it to stop. While it is `patient` the first is a request."""
 
     def __init__(self) -> None:
         self.asked: int | None = None
         self.patient = False
         self.done = False
-        self.parting: Callable[[], str] = lambda: "Interrupted before anything was computed."
 
     @property
     def code(self) -> int:
@@ -37,10 +39,9 @@ class Command:
             return
         if self.patient and self.asked is None:
             self.asked = signum
-            _say("Stopping as soon as possible; what was computed will be saved. Once more quits at once.")
+            _say("Stopping as soon as possible; what was computed is kept. Once more quits at once.")
             return
-        with contextlib.suppress(Exception):
-            _say(self.parting() if not self.patient else "Quitting at once.")
+        _say("Quitting at once." if self.patient else "Interrupted before anything was computed.")
         os._exit(128 + signum)
 
 
@@ -50,6 +51,15 @@ _command: Command | None = None
 def command() -> Command:
     """What the `tokenfield` command has heard; in any other process, and in other systems, nothing."""
     return _command or Command()
+
+
+def pause() -> None:
+    """A good moment to stop work that need not be finished.
+
+    **Raises** `Interrupted` where somebody has asked the `tokenfield` command to.
+    """
+    if command().asked is not None:
+        raise Interrupted
 
 
 def listen() -> None:

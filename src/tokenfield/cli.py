@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tokenfield import _interrupt
-from tokenfield._files import PARTS, remove, whole
+from tokenfield._files import whole
 from tokenfield.errors import InputError
 
 app = typer.Typer(
@@ -79,11 +79,13 @@ def show(
     """Tell the story of a run, and draw its picture anew."""
     from tokenfield.trajectory import Trajectory
 
-    _interrupt.command().parting = _tidy("Interrupted.")
     saved = folder if folder.suffix == ".zarr" else folder / "run.zarr"
     result = Trajectory.load(saved)
     typer.echo(str(result))
+    heard = _interrupt.command()
+    heard.patient = True  # a picture is drawn whole
     typer.echo(f"picture: {result.plot(saved.with_suffix('.png'))}")
+    raise typer.Exit(heard.code)
 
 
 @app.command(epilog="Example:  `tokenfield demo --out out/demo`")
@@ -128,7 +130,7 @@ def _prepare(out: Path, force: bool, spec: Path | None = None) -> None:
 
 
 def _write(result: Any, spec: Any, out: Path) -> None:
-    """The run's data and pictures to the folder, its story to the terminal. Until the data are saved signals have to wait."""
+    """The run's data and pictures to the folder, its story to the terminal."""
     heard = _interrupt.command()
     heard.patient = True
     result.save(out / DATA)
@@ -136,28 +138,19 @@ def _write(result: Any, spec: Any, out: Path) -> None:
         part.write_text(spec.to_toml(), encoding="utf-8")
     for name in DRAWN:  # of another run
         (out / name).unlink(missing_ok=True)
-    if heard.asked is not None:
+    try:
+        _interrupt.pause()
+        typer.echo(str(result))
+        typer.echo(f"data:    {out / DATA}")
+        if spec.output.picture:
+            _interrupt.pause()
+            typer.echo(f"picture: {result.plot(out / 'run.png')}")
+        if spec.output.animation:
+            typer.echo(f"movie:   {result.animate(out / 'run.mp4')}")
+        _interrupt.pause()
+    except _interrupt.Interrupted:
         typer.echo(f"{result.message} It is saved in {out / DATA}; `tokenfield show {out}` draws it.", err=True)
-        raise typer.Exit(heard.code)
-    heard.parting = _tidy(f"Interrupted. The run is saved in {out / DATA}; `tokenfield show {out}` draws it.")
-    heard.patient = False
-    typer.echo(str(result))
-    typer.echo(f"data:    {out / DATA}")
-    if spec.output.picture:
-        typer.echo(f"picture: {result.plot(out / 'run.png')}")
-    if spec.output.animation:
-        typer.echo(f"movie:   {result.animate(out / 'run.mp4')}")
-
-
-def _tidy(words: str) -> Any:
-    """Last words, after files that are not finished have been deleted."""
-
-    def parting() -> str:
-        for part in list(PARTS):
-            remove(part)
-        return words
-
-    return parting
+        raise typer.Exit(heard.code) from None
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tokenfield import _checks as check
 from tokenfield._files import whole
+from tokenfield._interrupt import pause
 from tokenfield.draw.page import BLUE, RED, bare
 from tokenfield.draw.panel import scene_of
 from tokenfield.draw.view import INK, PAPER, Painter, course, thinned, time_axis
@@ -36,6 +37,7 @@ def animation(run: Trajectory, path: str | os.PathLike, *, seconds: Any = 8.0, p
             figure, show = _scene(run)
             with writer.saving(figure, str(part), dpi=110), Progress(progress, "drawing") as bar:
                 for k, i in enumerate(frames):
+                    pause()
                     show(int(i), k / max(1, len(frames) - 1))
                     writer.grab_frame(facecolor=PAPER)
                     bar.update((k + 1) / len(frames), f"frame {k + 1} of {len(frames)}")
