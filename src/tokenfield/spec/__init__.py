@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from tokenfield import _files
-from tokenfield.errors import InputError
+from tokenfield.errors import InputError, short
 from tokenfield.spec import toml
 from tokenfield.spec.fields import Layers, Output, Time, mistake_text, spec_model
 from tokenfield.spec.files import one_array, tokens_from_file
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from tokenfield.flow import Flow
     from tokenfield.measures import AbstractMeasure
     from tokenfield.trajectory import Trajectory
+
+
+MOST_TOLD = 20
+"""How many mistakes are told."""
 
 
 class SpecError(InputError):
@@ -127,6 +132,7 @@ class Spec:
         """Make the measure and the flow, and evolve."""
         from tokenfield.evolution import collapsed, evolve, layers
 
+        self._refuse_large()
         flow, measure, time = self.flow(), self.measure(), self.time
         self._check(flow, measure)
         with _blaming(self, "time" if time is not None else "layers"):
@@ -153,6 +159,22 @@ class Spec:
                     watch=watch,
                 )
         return dataclasses.replace(run, provenance=dataclasses.replace(run.provenance, spec=self.data))
+
+    def _refuse_large(self) -> None:
+        """Before anything is made: the states that are to be kept fit into memory."""
+        part, asked = ("time", self.time) if self.time is not None else ("layers", self.layers)
+        assert asked is not None
+        saved = asked.save if asked.save is not None else self.data["layers"]["depth"] + 1
+        states = len(saved) if isinstance(saved, list) else saved
+        state = 8 * math.prod(self.data["measure"].get(name) or 1 for name in ("n", "d"))
+        have = _files.memory()
+        for size, where, what in (
+            (state, ("measure", "n"), "one state"),
+            (state * states, (part, "save"), f"{states} states"),
+        ):
+            if size > have:
+                sizes = f"would take {size / 1e9:.3g} GB, but there are {have / 1e9:.3g} GB of memory"
+                raise SpecError(self.blame(where, f"{what} {sizes}. Ask for fewer."))
 
     def _check(self, flow: "Flow", measure: "AbstractMeasure") -> None:
         """Let each part of the spec answer for itself."""
@@ -206,7 +228,10 @@ def _validated(data: dict[str, Any], folder: Path, blame: Any) -> Spec:
     try:
         model: Any = spec_model().model_validate(data)
     except pydantic.ValidationError as error:
-        raise SpecError("\n".join(mistake_text(data, mistake, blame) for mistake in error.errors())) from None
+        mistakes = error.errors()
+        told = [mistake_text(data, mistake, blame) for mistake in mistakes[:MOST_TOLD]]
+        more = [f"and {len(mistakes) - MOST_TOLD} more."] if len(mistakes) > MOST_TOLD else []
+        raise SpecError("\n".join([*told, *more])) from None
     if (model.time is None) == (model.layers is None):
         raise SpecError(
             blame(
@@ -233,7 +258,7 @@ def _override(data: dict[str, Any], change: str) -> tuple[tuple[str, ...], Any]:
     path, equals, text = change.partition("=")
     keys = tuple(path.strip().split("."))
     if not equals or not all(keys) or len(keys) > toml.DEEPEST:
-        raise SpecError(f"--set needs field=value, e.g. --set flow.attention.beta=4, but got {change!r}.")
+        raise SpecError(f"--set needs field=value, e.g. --set flow.attention.beta=4, but got {short(change)}.")
     try:
         value = toml.parsed(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -242,6 +267,6 @@ def _override(data: dict[str, Any], change: str) -> tuple[tuple[str, ...], Any]:
     for key in keys[:-1]:
         here = here.setdefault(key, {})
         if not isinstance(here, dict):
-            raise SpecError(f"--set {path}: {key!r} is a value, not a section.")
+            raise SpecError(f"--set {short(path)[1:-1]}: {key!r} is a value, not a section.")
     here[keys[-1]] = value
     return keys, value
