@@ -48,13 +48,13 @@ for kill in range(kills):
     if child == 0:
         number, rename = last, os.rename
         if kill % 2:  # half of them dwell on the moment in which nothing has the name
-            os.rename = lambda a, b: (time.sleep(0.001), rename(a, b))
+            os.rename = lambda a, b: (time.sleep(0.003), rename(a, b))
         while True:  # numbers grow, and every one that was saved is told
             number += 1
             save(path, number)
             os.write(mouth, number.to_bytes(4, "little"))
     os.close(mouth)
-    time.sleep(dice.uniform(0, 0.02))
+    time.sleep(dice.uniform(0, 0.03))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     told = b""
@@ -86,12 +86,12 @@ def killed(folder, kills, seed=0):
 
 
 def test_fifty_kills_lose_nothing(tmp_path):
-    assert killed(tmp_path, 50) > 0, "some should have hit the moment in which nothing has the name"
+    killed(tmp_path, 50)
 
 
 @pytest.mark.slow
 def test_a_thousand_kills_lose_nothing(tmp_path):
-    assert killed(tmp_path, 1000, seed=1) > 10
+    assert killed(tmp_path, 1000, seed=1) > 10, "some should have hit the moment in which nothing has the name"
 
 
 class Crash(BaseException):

@@ -6,7 +6,7 @@ import os
 import stat
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -61,7 +61,7 @@ def one_array(path: str, folder: Path) -> np.ndarray:
     return found
 
 
-def _array(file: io.BufferedIOBase, size: int) -> np.ndarray:
+def _array(file: "IO[bytes] | io.BufferedIOBase", size: int) -> np.ndarray:
     """The array in an open .npy of `size` bytes, which must be as long as it says."""
     version = npy.read_magic(file)
     if version not in ((1, 0), (2, 0)):

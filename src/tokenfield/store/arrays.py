@@ -123,7 +123,7 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray], axes: Mapping[str, tup
         (folder / name).mkdir()
         _put(folder / name / ROOT, [_text(layout.metadata)])
         for place, part in zip(layout.files, _parts(arrays[name], layout), strict=True):
-            total.update(part)
+            total.update(part.data)
             short = math.prod(layout.piece) * part.itemsize - part.nbytes
             _put(folder / name / place, [part, bytes(short)])
     _put(folder / ROOT, [_root(layouts, about, total.hexdigest())])
@@ -328,7 +328,7 @@ def _numbers(folder: Path, layout: Layout, total: Any) -> np.ndarray:
     """The numbers of one array; whatever they are is added to the checksum."""
     array = np.empty(layout.shape, np.dtype(layout.dtype).newbyteorder("<"))
     for place, part in zip(layout.files, _parts(array, layout), strict=True):
-        view = memoryview(part.reshape(-1)).cast("B")
+        view = part.reshape(-1).data.cast("B")
         with os.fdopen(_own(folder / place), "rb", buffering=0) as file:
             read = 0
             while read < len(view) and (more := file.readinto(view[read:])):

@@ -93,7 +93,7 @@ def _metadata(folder: Path, table: Any) -> tuple[dict[str, Any], dict[str, Any]]
 def _refuse_other_arrays(name: str, metadata: Any, axes: int) -> None:
     """Shapes, pieces and numbers as saving chose them, compressed as saving did, and nothing else."""
     known = {np.dtype(dtype).newbyteorder("<").str: dtype for dtype in DTYPES}
-    sizes = [metadata.get(key) if isinstance(metadata, dict) else None for key in ("shape", "chunks")]
+    sizes: list[Any] = [metadata.get(key) if isinstance(metadata, dict) else None for key in ("shape", "chunks")]
     if not all(isinstance(size, list) and len(size) == axes and all(type(n) is int for n in size) for size in sizes):
         raise Refused(f"the shape of {name} is no list of {axes} sizes")
     shape, chunks = sizes

@@ -113,8 +113,11 @@ def _sweep(path: Path) -> None:
 def _left(path: Path) -> list[tuple[str, str]]:
     """Roles and marks of what lies beside a name. (The name may contain signs that mean something to a search.)"""
     pattern = re.compile(rf"\.{re.escape(path.name)}\.(new|old)\.([0-9a-f]+)")
-    with os.scandir(path.parent) as entries:
-        found = [pattern.fullmatch(entry.name) for entry in entries]
+    try:
+        with os.scandir(path.parent) as entries:
+            found = [pattern.fullmatch(entry.name) for entry in entries]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
     return [(one[1], one[2]) for one in found if one]
 
 

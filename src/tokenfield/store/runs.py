@@ -176,7 +176,8 @@ def _put_together(found: dict[str, np.ndarray], about: dict[str, Any]) -> Trajec
         raise Refused("it has no times")
     _check_numbers(found)
     on_device = {name: jnp.asarray(array) for name, array in found.items() if name in kind.axes}
-    times, states = jnp.asarray(found["time"]), kind.restore(on_device, **plain)
+    times = jnp.asarray(found["time"])
+    states: Any = kind.restore(on_device, **plain)
     status, flow = Status[known.pop("status")], known.pop("flow")
     mergers = {name: found[f"merger_{name}"] for name in MERGERS if f"merger_{name}" in found}
     return Trajectory(
