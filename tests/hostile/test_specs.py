@@ -48,6 +48,9 @@ SPECS = {
     "more tokens than memory": TEMPLATE.replace("n = 500", "n = 1000000000000"),
     "more states than memory": TEMPLATE.replace("save = 200", "save = 1000000000000"),
     "more dimensions than memory": TEMPLATE.replace("d = 3", "d = 1000000000000"),
+    "a file without a name": TEMPLATE.replace("# V = -1.0", 'V = "a\\u0000b.npy"'),
+    "a file with a long name": TEMPLATE.replace("# V = -1.0", f'V = "{"a" * 5000}.npy"'),
+    "a file of no end": TEMPLATE.replace("# V = -1.0", 'V = "/dev/zero"'),
     "NaN": TEMPLATE.replace("beta = 9.0", "beta = nan"),
 }
 

@@ -250,7 +250,12 @@ def _absolute(part: Any, folder: Path) -> Any:
         return {key: _absolute(value, folder) for key, value in part.items()}
     if isinstance(part, list):
         return [_absolute(one, folder) for one in part]
-    return str((folder / part).resolve()) if isinstance(part, str) and part.endswith((".npy", ".npz")) else part
+    if not isinstance(part, str) or not part.endswith((".npy", ".npz")):
+        return part
+    try:
+        return str((folder / part).resolve())
+    except (OSError, RuntimeError, ValueError):  # no name of a file, as reading it will tell
+        return part
 
 
 def _override(data: dict[str, Any], change: str) -> tuple[tuple[str, ...], Any]:

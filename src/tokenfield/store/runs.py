@@ -228,7 +228,7 @@ def _named(thing: Any) -> str:
 
 _number: Callable[[Any], bool] = lambda value: type(value) in (int, float)
 _count: Callable[[Any], bool] = lambda value: type(value) is int and 0 <= value < 2**63
-_word: Callable[[Any], bool] = lambda value: type(value) is str
+_word: Callable[[Any], bool] = lambda value: type(value) is str and len(value) < 200 and value.isprintable()
 _section: Callable[[Any], bool] = lambda value: type(value) is dict
 KNOWN: dict[str, Callable[[Any], bool]] = {
     "status": lambda value: _word(value) and value in Status.__members__,
