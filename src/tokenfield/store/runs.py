@@ -72,9 +72,9 @@ def save(run: Trajectory, path: str | os.PathLike) -> None:
 
 
 def load(path: str | os.PathLike) -> Trajectory:
-    path = _resolved(path)
+    place = _resolved(path)
     try:
-        return _read(path)
+        found = _read(place)
     except StoreError:
         raise
     except OSError as error:
@@ -85,17 +85,20 @@ def load(path: str | os.PathLike) -> Trajectory:
             f"{path} cannot be read as a saved run ({what.removesuffix('.')}). It is incomplete, damaged or something else: "
             "make the run again."
         ) from None
+    if found is None:
+        raise StoreError(f"There is no saved run at {path}. Runs are folders such as run.zarr; check the name.")
+    return found
 
 
 # Reading
 
 
-def _read(path: Path) -> Trajectory:
-    """The run that answers to a name. Where another process replaces it in the meantime, the new one is read."""
+def _read(path: Path) -> Trajectory | None:
+    """The run that answers to a name, if there is one. Where another process replaces it in the meantime, the new one is read."""
     for left in reversed(range(TRIES)):
         standing = places.standing(path)
         if not standing:
-            raise StoreError(f"There is no saved run at {path}. Runs are folders such as run.zarr; check the name.")
+            return None
         before = _identity(standing[0])
         try:
             return _first_whole(standing)
