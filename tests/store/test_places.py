@@ -237,5 +237,10 @@ def test_large_arrays_are_cut_along_their_first_axis(tmp_path, monkeypatch):
     assert len(names(tmp_path / "x")) == 12
     xarray = pytest.importorskip("xarray")
     assert np.array_equal(xarray.open_zarr(tmp_path).x, x)
+    last = sorted((tmp_path / "x").glob("c.*"), key=lambda file: int(file.name.split(".")[1]))[-1]
+    data = last.read_bytes()
+    last.write_bytes(data[:-1] + b"x")
+    with pytest.raises(arrays.Refused, match="holds more than its numbers"):
+        arrays.read(tmp_path, lambda about: axes)
     metadata = json.loads((tmp_path / "x" / "zarr.json").read_text())
     assert metadata["codecs"] == [{"name": "bytes", "configuration": {"endian": "little"}}]

@@ -333,6 +333,9 @@ def _numbers(folder: Path, layout: Layout, total: Any) -> np.ndarray:
             read = 0
             while read < len(view) and (more := file.readinto(view[read:])):
                 read += more
+            rest = file.read(PIECE)  # a last piece is filled up with zeros
+            if rest.count(0) < len(rest):
+                raise Refused(f"{folder.name}/{place} holds more than its numbers")
         if read < len(view):
             raise Refused(f"{folder.name}/{place} is too short")
         total.update(view)
