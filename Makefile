@@ -17,7 +17,7 @@ setup: .venv/.with-all
 	touch $@
 
 demo: .venv/.with-video
-	$(BIN)/tokenfield demo --out out/demo
+	$(BIN)/tokenfield demo --out out/demo --force
 
 # Most of a test's time goes into compiling programs that run once, so XLA is asked to optimize little, and to fuse by its older
 # emitters, which compile twice as fast; test-full runs what ships.

@@ -42,9 +42,11 @@ def _folder() -> Path | None:
     asked = os.environ.get(SETTING, "")
     if asked.lower() in ("off", "0", "no", "none"):
         return None
-    folder = Path(asked).expanduser() if asked else platformdirs.user_cache_path("tokenfield") / "compiled"
     try:
+        folder = Path(asked).expanduser() if asked else platformdirs.user_cache_path("tokenfield") / "compiled"
+        if not folder.is_absolute() and not asked:  # a user without a home
+            return None
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):
         return None
     return folder if os.access(folder, os.W_OK | os.X_OK) else None

@@ -1,11 +1,14 @@
 """The `tokenfield` command. Nothing here loads JAX until there is something to compute."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tokenfield import _interrupt
+from tokenfield._files import whole
 from tokenfield.errors import InputError
 
 app = typer.Typer(
@@ -17,10 +20,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")]
+SETTING = "Override a field of the spec; may be repeated. Lists with one value per layer belong in the spec itself."
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the results, run.zarr, run.png and run.toml.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the results that are in the folder from before.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="FIELD=VALUE", help="Override a field of the spec; may be repeated."),
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="FIELD=VALUE",
+        help=SETTING,
+    ),
 ]
 
 
@@ -49,12 +59,16 @@ def run(
     spec: Annotated[Path, typer.Argument(help="A TOML file; `tokenfield new` prints one.", metavar="SPEC")],
     out: Out,
     overrides: Set = None,
+    force: Force = False,
 ) -> None:
-    """Run a spec; write the data (run.zarr), the picture, and the spec with every default filled in."""
+    """Run a spec; write the data (run.zarr), the picture (run.png), and the spec with every default filled in (run.toml).
+
+    The spec itself is never written to. Ctrl-C, or SIGTERM, stops the run and saves what was computed; once more quits at once.
+    """
     from tokenfield.spec import Spec
 
     loaded = Spec.load(spec, overrides or ())
-    _make_folder(out)
+    _prepare(out, force, spec)
     _write(loaded.run(), loaded, out)
 
 
@@ -68,47 +82,85 @@ def show(
     saved = folder if folder.suffix == ".zarr" else folder / "run.zarr"
     result = Trajectory.load(saved)
     typer.echo(str(result))
+    heard = _interrupt.command()
+    heard.patient = True  # a picture is drawn whole
     typer.echo(f"picture: {result.plot(saved.with_suffix('.png'))}")
+    raise typer.Exit(heard.code)
 
 
 @app.command(epilog="Example:  `tokenfield demo --out out/demo`")
-def demo(out: Out = Path("out/demo")) -> None:
+def demo(out: Out = Path("out/demo"), force: Force = False) -> None:
     """Watch 1,000 tokens on the sphere cluster under self-attention, and merge."""
     from tokenfield.demo import SPEC, Narrator
     from tokenfield.spec import Spec
 
-    _make_folder(out)
+    _prepare(out, force)
     loaded = Spec.from_dict(SPEC)
     narrator = Narrator()
     typer.echo(narrator.opening)
     _write(loaded.run(watch=narrator), loaded, out)
 
 
-def _make_folder(out: Path) -> None:
-    """Before anything is computed."""
+DATA, FILLED, DRAWN = "run.zarr", "run.toml", ("run.png", "run.mp4", "run.gif")
+"""What is written to a folder: the data, the spec with every default filled in, pictures and movies."""
+
+
+def _prepare(out: Path, force: bool, spec: Path | None = None) -> None:
+    """Make the folder, before anything is computed, and see that nothing of the user's would be overwritten in it."""
+    from tokenfield.store import places
+
     try:
         out.mkdir(parents=True, exist_ok=True)
+        there = [name for name in (FILLED, *DRAWN) if os.path.lexists(out / name)]
+        there = [DATA, *there] if places.standing(out.absolute() / DATA) else there
     except OSError as error:
         raise InputError(f"The folder {out} cannot be made: {error.strerror}. Choose another --out.") from None
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise InputError(f"The folder {out} cannot be written to. Choose another --out.")
+    if spec is not None and FILLED in there and (out / FILLED).samefile(spec):
+        raise InputError(
+            f"The spec is {spec}, which is where the spec with every default filled in would go; it is left as it is. Choose "
+            "another --out, or another name for the spec."
+        )
+    if there and not force:
+        raise InputError(
+            f"The folder {out} holds {', '.join(there)} from before; nothing was overwritten. Choose another --out, or add "
+            "--force to replace what is there."
+        )
 
 
 def _write(result: Any, spec: Any, out: Path) -> None:
     """The run's data and pictures to the folder, its story to the terminal."""
-    result.save(out / "run.zarr")
-    typer.echo(str(result))
-    (out / "spec.toml").write_text(spec.to_toml(), encoding="utf-8")
-    typer.echo(f"data:    {out / 'run.zarr'}")
-    if spec.output.picture:
-        typer.echo(f"picture: {result.plot(out / 'run.png')}")
-    if spec.output.animation:
-        typer.echo(f"movie:   {result.animate(out / 'run.mp4')}")
+    heard = _interrupt.command()
+    heard.patient = True
+    result.save(out / DATA)
+    with whole(out / FILLED) as part:
+        part.write_text(spec.to_toml(), encoding="utf-8")
+    for name in DRAWN:  # of another run
+        (out / name).unlink(missing_ok=True)
+    try:
+        _interrupt.pause()
+        typer.echo(str(result))
+        typer.echo(f"data:    {out / DATA}")
+        if spec.output.picture:
+            _interrupt.pause()
+            typer.echo(f"picture: {result.plot(out / 'run.png')}")
+        if spec.output.animation:
+            typer.echo(f"movie:   {result.animate(out / 'run.mp4')}")
+        _interrupt.pause()
+    except _interrupt.Interrupted:
+        typer.echo(f"{result.message} It is saved in {out / DATA}; `tokenfield show {out}` draws it.", err=True)
+        raise typer.Exit(heard.code) from None
 
 
 def main() -> None:
     """The entry point: mistakes are told in a sentence, without a traceback."""
+    _interrupt.listen()
     try:
         app()
     except InputError as error:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(error), err=True)
         sys.exit(2)
+    finally:
+        _interrupt.command().done = True

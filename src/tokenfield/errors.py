@@ -12,10 +12,16 @@ class StoreError(InputError):
     """A file that cannot be read or written whole."""
 
 
+def short(thing: object, most: int = 80) -> str:
+    """What a sentence says of something that came, however long it is."""
+    text = repr(thing)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def suggest(name: object, known: Iterable[str]) -> str:
     """`Did you mean ...?` for a near miss, and what there is to choose from."""
     known = sorted(known)
-    near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name).lower()[:80], known, n=1, cutoff=0.5)
     return (f"Did you mean {near[0]!r}? " if near else "") + "Known: " + ", ".join(known) + "."
 
 

@@ -430,7 +430,7 @@ class Trajectory(eqx.Module, Generic[M]):
         return door("to_xarray")(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the run as zarr, whole or not at all: whatever happens, `path` holds the old run or the new one.
+        """Write the run as zarr, whole or not at all: whatever happens, `path` holds the old run or the new one. xarray opens it.
 
         **Arguments**
 
@@ -466,7 +466,7 @@ class Trajectory(eqx.Module, Generic[M]):
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "Trajectory[Any]":
-        """Read a saved run.
+        """Read a saved run. Only what `save` writes is read, and everything in it is checked; no code in it can run.
 
         **Arguments**
 
@@ -474,7 +474,7 @@ class Trajectory(eqx.Module, Generic[M]):
 
         **Returns** the run.
 
-        **Raises** `StoreError` where there is none, or it is incomplete or damaged.
+        **Raises** `StoreError` where there is none, or it is incomplete, damaged or not what `save` writes.
         """
         return door("load")(path)
 

@@ -78,7 +78,7 @@ def test_of_runs_that_coalesce_stop_early_or_are_watched():
 
 
 @pytest.mark.parametrize(
-    "mu", [tkf.Equiangular(rho=0.1, n=20), tkf.CircleDensity.wave(0.2, m=1)], ids=["cosine", "density"]
+    "mu", [tkf.Equiangular(rho=0.1, n=20), tkf.CircleDensity.wave(0.2)], ids=["cosine", "density"]
 )
 def test_of_other_measures(mu):
     name = "rho" if isinstance(mu, tkf.Equiangular) else "order"

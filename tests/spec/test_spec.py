@@ -186,6 +186,26 @@ def test_mistakes_on_the_command_line_are_blamed_on_it(write):
         Spec.load(write(GOOD), ["measure.n.m=4"])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "flow.attention.beta=[1, 2]",
+        "flow.attention.V=[[[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]]",
+        "flow.attention={kind = 'softmax', beta = [1.0, 2.0]}",
+        "flow.attention={kind = 'causal', attention = {kind = 'softmax', beta = [1.0, 2.0]}}",
+    ],
+)
+def test_a_list_on_the_command_line_is_not_one_value_per_layer(write, change):
+    with pytest.raises(
+        SpecError, match=r"--set flow\.attention.*one value per layer\. Write such lists into the spec itself"
+    ):
+        Spec.load(write(GOOD), [change]).run()
+    spec = Spec.load(
+        write(GOOD.replace("beta = 4.0", "beta = [1.0, 2.0]")), ["flow.attention.V=[[1, 0, 0], [0, 1, 0], [0, 0, 1]]"]
+    )
+    assert spec.flow().attention.beta.depth == 2, "in the spec itself it is, and a matrix is a matrix"
+
+
 def test_unreadable_specs(tmp_path):
     with pytest.raises(SpecError, match=r"cannot be read: No such file.*tokenfield new"):
         Spec.load(tmp_path / "none.toml")

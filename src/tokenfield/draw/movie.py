@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tokenfield import _checks as check
+from tokenfield._files import whole
+from tokenfield._interrupt import pause
 from tokenfield.draw.page import BLUE, RED, bare
 from tokenfield.draw.panel import scene_of
 from tokenfield.draw.view import INK, PAPER, Painter, course, thinned, time_axis
@@ -29,20 +32,17 @@ def animation(run: Trajectory, path: str | os.PathLike, *, seconds: Any = 8.0, p
         raise InputError(f"A movie's name must end in .mp4 or .gif, but is {path.name!r}.")
     frames = np.unique(np.linspace(0, len(run) - 1, max(1, int(FPS * seconds))).round().astype(int))
     writer, path = _writer(path, fps=max(2, round(len(frames) / seconds)))
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure, show = _scene(run)
-        with writer.saving(figure, str(part), dpi=110), Progress(progress, "drawing") as bar:
-            for k, i in enumerate(frames):
-                show(int(i), k / max(1, len(frames) - 1))
-                writer.grab_frame(facecolor=PAPER)
-                bar.update((k + 1) / len(frames), f"frame {k + 1} of {len(frames)}")
-        os.replace(part, path)
-    except OSError as error:
+        with whole(path) as part:
+            figure, show = _scene(run)
+            with writer.saving(figure, str(part), dpi=110), Progress(progress, "drawing") as bar:
+                for k, i in enumerate(frames):
+                    pause()
+                    show(int(i), k / max(1, len(frames) - 1))
+                    writer.grab_frame(facecolor=PAPER)
+                    bar.update((k + 1) / len(frames), f"frame {k + 1} of {len(frames)}")
+    except (OSError, subprocess.CalledProcessError) as error:
         raise StoreError(f"The movie could not be written to {path}: {error}.") from error
-    finally:
-        part.unlink(missing_ok=True)
     return path
 
 

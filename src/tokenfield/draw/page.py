@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tokenfield._files import whole
 from tokenfield.draw.view import COLOURS, FAINT, INK, PAPER, time_axis
 from tokenfield.errors import StoreError
 from tokenfield.trajectory import Trajectory
@@ -35,8 +36,10 @@ def written(figure: Any, path: str | os.PathLike | None) -> Any:
         return figure
     path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, facecolor=PAPER)
+        if not path.suffix:
+            raise ValueError("its name says no format")
+        with whole(path) as part:
+            figure.savefig(part, dpi=150, facecolor=PAPER)
     except (OSError, ValueError) as error:
         raise StoreError(f"The picture could not be written to {path}: {error}. Use a name ending in .png.") from error
     return path

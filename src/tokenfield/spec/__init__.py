@@ -3,23 +3,29 @@
 import copy
 import dataclasses
 import functools
+import math
 import re
-import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pydantic
 
-from tokenfield.errors import InputError
+from tokenfield import _files
+from tokenfield.errors import InputError, short
+from tokenfield.spec import toml
 from tokenfield.spec.fields import Layers, Output, Time, mistake_text, spec_model
-from tokenfield.spec.files import numbers, tokens_from_file
+from tokenfield.spec.files import one_array, tokens_from_file
 from tokenfield.spec.template import TEMPLATE as TEMPLATE
 
 if TYPE_CHECKING:
     from tokenfield.flow import Flow
     from tokenfield.measures import AbstractMeasure
     from tokenfield.trajectory import Trajectory
+
+
+MOST_TOLD = 20
+"""How many mistakes are told."""
 
 
 class SpecError(InputError):
@@ -47,32 +53,37 @@ class Spec:
     output: Output
     folder: Path
     blame: "Callable[[Iterable[str | int], str], str]" = dataclasses.field(repr=False, compare=False)
+    lists: tuple[tuple[str, ...], ...] = ()
+    """Fields that were overridden by lists."""
 
     @staticmethod
     def from_dict(data: dict[str, Any], folder: Path | None = None) -> "Spec":
         """From plain data; file names in it are relative to `folder`."""
-        return _validated(
-            copy.deepcopy(data), folder or Path(), lambda where, what: f"{'.'.join(map(str, where))}: {what}"
-        )
+        blame = lambda where, what: f"{'.'.join(map(str, where))}: {what}"
+        try:
+            return _validated(copy.deepcopy(data), folder or Path(), blame)
+        except RecursionError:
+            raise SpecError("The spec is nested too deeply.") from None
 
     @staticmethod
     def load(path: str | Path, overrides: Iterable[str] = ()) -> "Spec":
         """From a TOML file, with overrides such as "flow.attention.beta=4" on top."""
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = "it is not text" if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+            text = _files.read(path, toml.LARGEST).decode("utf-8")
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = "it is not text" if isinstance(error, UnicodeDecodeError) else reason or str(error)
             raise SpecError(
                 f"The spec {path} cannot be read: {reason}. `tokenfield new` prints one to start from."
             ) from None
         try:
-            data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+            data = toml.parsed(text)
+        except (ValueError, RecursionError) as error:
             line = re.search(r"line (\d+)", str(error))
-            raise SpecError(f"{path}:{line[1] if line else 'end'}: not valid TOML: {error}.") from None
-        changed = [_override(data, change) for change in overrides]
-        lines = _lines(text)
+            raise SpecError(f"{path}:{line[1] if line else 'end'}: not valid TOML: {str(error)[:200]}.") from None
+        changes = dict(_override(data, change) for change in overrides)
+        changed, lines = list(changes), toml.lines(text)
 
         def blame(where: Iterable[str | int], what: str) -> str:
             keys = tuple(str(key) for key in where)
@@ -81,7 +92,8 @@ class Spec:
             line = next((lines[keys[:k]] for k in range(len(keys), 0, -1) if keys[:k] in lines), None)
             return f"{path}{f':{line}' if line else ''}: {'.'.join(keys)}: {what}"
 
-        return _validated(data, path.parent, blame)
+        lists = tuple(keys for keys, value in changes.items() if isinstance(value, list | dict))
+        return dataclasses.replace(_validated(data, path.parent, blame), lists=lists)
 
     def measure(self) -> "AbstractMeasure":
         from tokenfield import measures
@@ -99,12 +111,28 @@ class Spec:
         for name in self.data["flow"]:
             with _blaming(self, "flow", name):
                 parts[name] = config.build(self._arguments("flow", name))
+        self._refuse_layers(parts)
         return Flow(**parts)
+
+    def _refuse_layers(self, parts: dict[str, Any]) -> None:
+        """A list on the command line looks like several runs, or like a vector. It must not become one value per layer."""
+        from tokenfield.parameters import scheduled
+
+        for keys in self.lists:
+            part = parts if keys[0] == "flow" else None
+            for key in keys[1:]:
+                part = part.get(key) if isinstance(part, dict) else getattr(part, key, None)
+            if scheduled(part):
+                raise SpecError(
+                    f"--set {'.'.join(keys)}: one value is expected, but a list came, which would mean one value per layer. "
+                    "Write such lists into the spec itself; for several runs, run it once for each value."
+                )
 
     def run(self, *, progress: bool | None = None, watch: Any = None) -> "Trajectory":
         """Make the measure and the flow, and evolve."""
         from tokenfield.evolution import collapsed, evolve, layers
 
+        self._refuse_large()
         flow, measure, time = self.flow(), self.measure(), self.time
         self._check(flow, measure)
         with _blaming(self, "time" if time is not None else "layers"):
@@ -132,6 +160,22 @@ class Spec:
                 )
         return dataclasses.replace(run, provenance=dataclasses.replace(run.provenance, spec=self.data))
 
+    def _refuse_large(self) -> None:
+        """Before anything is made: the states that are to be kept fit into memory."""
+        part, asked = ("time", self.time) if self.time is not None else ("layers", self.layers)
+        assert asked is not None
+        saved = asked.save if asked.save is not None else self.data["layers"]["depth"] + 1
+        states = len(saved) if isinstance(saved, list) else saved
+        state = 8 * math.prod(self.data["measure"].get(name) or 1 for name in ("n", "d"))
+        have = _files.memory()
+        for size, where, what in (
+            (state, ("measure", "n"), "one state"),
+            (state * states, (part, "save"), f"{states} states"),
+        ):
+            if size > have:
+                sizes = f"would take {size / 1e9:.3g} GB, but there are {have / 1e9:.3g} GB of memory"
+                raise SpecError(self.blame(where, f"{what} {sizes}. Ask for fewer."))
+
     def _check(self, flow: "Flow", measure: "AbstractMeasure") -> None:
         """Let each part of the spec answer for itself."""
         from tokenfield.evolution.motions import motion_for
@@ -158,7 +202,7 @@ class Spec:
         if isinstance(part, dict):
             words = ("kind", "path", "activation")
             return {
-                k: numbers(v, self.folder) if isinstance(v, str) and k not in words else self._with_files(v)
+                k: one_array(v, self.folder) if isinstance(v, str) and k not in words else self._with_files(v)
                 for k, v in part.items()
             }
         return [self._with_files(one) for one in part] if isinstance(part, list) else part
@@ -184,7 +228,10 @@ def _validated(data: dict[str, Any], folder: Path, blame: Any) -> Spec:
     try:
         model: Any = spec_model().model_validate(data)
     except pydantic.ValidationError as error:
-        raise SpecError("\n".join(mistake_text(data, mistake, blame) for mistake in error.errors())) from None
+        mistakes = error.errors()
+        told = [mistake_text(data, mistake, blame) for mistake in mistakes[:MOST_TOLD]]
+        more = [f"and {len(mistakes) - MOST_TOLD} more."] if len(mistakes) > MOST_TOLD else []
+        raise SpecError("\n".join([*told, *more])) from None
     if (model.time is None) == (model.layers is None):
         raise SpecError(
             blame(
@@ -203,39 +250,28 @@ def _absolute(part: Any, folder: Path) -> Any:
         return {key: _absolute(value, folder) for key, value in part.items()}
     if isinstance(part, list):
         return [_absolute(one, folder) for one in part]
-    return str((folder / part).resolve()) if isinstance(part, str) and part.endswith((".npy", ".npz")) else part
+    if not isinstance(part, str) or not part.endswith((".npy", ".npz")):
+        return part
+    try:
+        return str((folder / part).resolve())
+    except (OSError, RuntimeError, ValueError):  # no name of a file, as reading it will tell
+        return part
 
 
-def _override(data: dict[str, Any], change: str) -> tuple[str, ...]:
-    """Apply "flow.attention.beta=4" and return its path."""
+def _override(data: dict[str, Any], change: str) -> tuple[tuple[str, ...], Any]:
+    """Apply "flow.attention.beta=4" and return its path and the value."""
     path, equals, text = change.partition("=")
     keys = tuple(path.strip().split("."))
-    if not equals or not all(keys):
-        raise SpecError(f"--set needs field=value, e.g. --set flow.attention.beta=4, but got {change!r}.")
+    if not equals or not all(keys) or len(keys) > toml.DEEPEST:
+        raise SpecError(f"--set needs field=value, e.g. --set flow.attention.beta=4, but got {short(change)}.")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = toml.parsed(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
         value = text.strip()
     here = data
     for key in keys[:-1]:
         here = here.setdefault(key, {})
         if not isinstance(here, dict):
-            raise SpecError(f"--set {path}: {key!r} is a value, not a section.")
+            raise SpecError(f"--set {short(path)[1:-1]}: {key!r} is a value, not a section.")
     here[keys[-1]] = value
-    return keys
-
-
-def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line of every section and field of a TOML text."""
-    found, section = {}, ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[+\s*([^\]]+?)\s*\]+", line):
-            section = _keys(header[1])
-            found.setdefault(section, number)
-        elif field := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line):
-            found.setdefault((*section, *_keys(field[1])), number)
-    return found
-
-
-def _keys(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+    return keys, value

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import numpy as np
 import pydantic
 
-from tokenfield.errors import suggest
+from tokenfield.errors import short, suggest
 from tokenfield.spec.files import tokens_from_file
 
 Real = Annotated[float, pydantic.Field(strict=True, allow_inf_nan=False)]
-Whole = Annotated[int, pydantic.Field(strict=True)]
+Whole = Annotated[int, pydantic.Field(strict=True, ge=-(2**62), le=2**62)]
 _READ_AS: dict[str, Any] = {
     "scalar": Real | list[Real],
     "whole": Whole,
@@ -69,7 +69,7 @@ class Time(Section):
 
         known = (*KINDS, "span")
         if name is not None and name not in known:
-            raise ValueError(f"unknown summation {name!r}. {suggest(name, known)}")
+            raise ValueError(f"unknown summation {short(name)}. {suggest(name, known)}")
         return name
 
     @pydantic.field_validator("solver")
@@ -79,7 +79,7 @@ class Time(Section):
 
         known = (*SOLVERS, "etd4", "splitting")
         if name is not None and name.lower() not in known:
-            raise ValueError(f"unknown solver {name!r}. {suggest(name, known)}")
+            raise ValueError(f"unknown solver {short(name)}. {suggest(name, known)}")
         return name
 
     @pydantic.model_validator(mode="after")
@@ -186,14 +186,14 @@ def mistake_text(data: dict[str, Any], mistake: Any, blame: Any, root: Any = Non
             came = mistake["ctx"].get("tag", mistake["input"])
             where = where if "tag" not in mistake["ctx"] else (*where, "kind")
             known = re.findall(r"'(\w+)'", tag)
-            return blame(where, f"unknown value {came!r}. {suggest(came, known)}")
+            return blame(where, f"unknown value {short(came)}. {suggest(came, known)}")
         case "union_tag_not_found":
             return blame((*where, "kind"), "this field is missing; it names what this section describes.")
         case "value_error":
             return blame(where, str(mistake["ctx"]["error"]).removesuffix(".") + ".")
         case _:
             expected = mistake["msg"][0].lower() + mistake["msg"][1:]
-            return blame(where, f"{expected}, but got {mistake['input']!r}.")
+            return blame(where, f"{expected}, but got {short(mistake['input'])}.")
 
 
 def _where(data: Any, loc: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], Any]:

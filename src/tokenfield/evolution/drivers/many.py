@@ -17,8 +17,9 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from tokenfield._compile import compiled
+from tokenfield._interrupt import ctrl_c
 from tokenfield._types import AnyArray
-from tokenfield.evolution.drivers.pieces import Stride, ahead, ctrl_c, ending, pages
+from tokenfield.evolution.drivers.pieces import Stride, ahead, ending, pages
 from tokenfield.evolution.ensemble import picked
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, Sums, size_of
 from tokenfield.evolution.outcome import Outcome

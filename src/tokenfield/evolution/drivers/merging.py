@@ -23,11 +23,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
+from tokenfield._interrupt import ctrl_c
 from tokenfield._norms import unit
 from tokenfield._types import Memory, Rows, Time
 from tokenfield.errors import InputError
 from tokenfield.evolution.clocks import Clock
-from tokenfield.evolution.drivers.pieces import ctrl_c
 from tokenfield.evolution.drivers.single import Company, Walked, walk
 from tokenfield.evolution.motions.base import AbstractModified, AbstractMotion, State
 from tokenfield.evolution.motions.particles import Particles

@@ -1,10 +1,7 @@
 """Walking in pieces: between two of them Python shows progress, hands over states, and stops on Ctrl-C."""
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -110,22 +107,3 @@ def ending(code: int, worn_out: bool) -> Status:
     if status is not Status.RUNNING:
         return status
     return Status.MAX_STEPS if worn_out else Status.INTERRUPTED
-
-
-@contextmanager
-def ctrl_c() -> Iterator[Callable[[], bool]]:
-    """While the walk goes on, the first Ctrl-C asks it to stop at the next piece; the second one is obeyed at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-
-    def ask(signum: int, frame: Any) -> None:
-        asked.set()
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, ask)
-    try:
-        yield asked.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -18,9 +18,10 @@ from jax import lax
 from jaxtyping import Array
 
 from tokenfield._compile import compiled
+from tokenfield._interrupt import ctrl_c
 from tokenfield._types import AnyArray
 from tokenfield.evolution.accuracy import reached_accuracy
-from tokenfield.evolution.drivers.pieces import Album, Stride, ctrl_c, ending, one_after_another, pages
+from tokenfield.evolution.drivers.pieces import Album, Stride, ending, one_after_another, pages
 from tokenfield.evolution.motions.base import AbstractMotion, State, size_of
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Plan, Problem, explodes
