@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from tokenfield.flow import Flow, Flows
+from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.trajectory import Trajectory
 
@@ -83,21 +83,12 @@ def _members(run: Trajectory) -> list[tuple[str, list[dict[str, Any]]]]:
     axes = axes_of(run)
     starts = (run.provenance.origin or {}).get("starts")
     found = []
-    for k, axis in enumerate(axes):
+    for axis in axes:
         if axis in ("flow", "run"):
-            found.append((axis, [_numbers(flow) for flow in _flows(run, k)]))
+            found.append((axis, [_numbers(flow) for flow in run.flows()]))
         if axis in ("start", "run") and starts is not None:
             found.append((axis, [{} if origin is None else origin for origin in starts]))
     return found
-
-
-def _flows(run: Trajectory, axis: int) -> list[Flow | None]:
-    count = run.batch[axis]
-    if run.flow is None or isinstance(run.flow, Flows):
-        return [None if run.flow is None else run.flow[i] for i in range(count)]
-    at = lambda i: tuple(i if k == axis else 0 for k in range(len(run.batch)))
-    take = lambda leaf, i: np.asarray(leaf)[at(i)] if hasattr(leaf, "shape") else leaf
-    return [jax.tree.map(lambda leaf, i=i: take(leaf, i), run.flow) for i in range(count)]
 
 
 def _numbers(flow: Flow | None) -> dict[str, Any]:

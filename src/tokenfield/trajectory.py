@@ -481,19 +481,33 @@ class Trajectory(eqx.Module, Generic[M]):
     def describe(self) -> dict[str, Any]:
         """Everything but the arrays, as plain data; of a batch, everything that its members share."""
         alone = (
-            {"reached": float(self.reached), "steps": int(self.steps), "accepted": int(self.accepted)}
-            if not self.batch
-            else {}
+            {}
+            if self.batch
+            else {"reached": float(self.reached), "steps": int(self.steps), "accepted": int(self.accepted)}
         )
-        flows = self.flow.flows if isinstance(self.flow, Flows) else None
-        encoded = (
-            None
-            if self.flow is None
-            else config.encode(self.flow)
-            if flows is None
-            else [config.encode(f) for f in flows]
+        flows = [None if flow is None else config.encode(flow) for flow in self.flows()]
+        axes = None if self.observed is None else {name: v.ndim - self.times.ndim for name, v in self.observed.items()}
+        return {
+            "status": self.status.name,
+            **alone,
+            "flow": None if None in flows else flows if self.batch else flows[0],
+            "observed": axes,
+            **dataclasses.asdict(self.provenance),
+        }
+
+    def flows(self) -> list[Flow | None]:
+        """The flows of a batch: one per entry of its first axis, where that counts flows; one for all, where members differ by
+        their starts alone; else one per member. Of one run, its own."""
+        if self.flow is None or not self.batch:
+            return [None if isinstance(self.flow, Flows) else self.flow]
+        if isinstance(self.flow, Flows):
+            return list(self.flow.flows)
+        axes, rest = self.provenance.axes, (0,) * (len(self.batch) - 1)
+        every = (
+            [(i, *rest) for i in range(1 if axes == ("start",) else self.batch[0])] if axes else np.ndindex(*self.batch)
         )
-        return {"status": self.status.name, **alone, "flow": encoded, **dataclasses.asdict(self.provenance)}
+        taken = lambda leaf, where: check.on_device(np.asarray(leaf)[where]) if eqx.is_array(leaf) else leaf
+        return [jax.tree.map(lambda leaf, where=where: taken(leaf, where), self.flow) for where in every]
 
     # Showing
 

@@ -77,9 +77,7 @@ def test_of_runs_that_coalesce_stop_early_or_are_watched():
     assert [t for t, _ in seen] == np.asarray(stopped.times)[:-1].tolist() and float(seen[0][1]["mean_overlap"]) < 0.5
 
 
-@pytest.mark.parametrize(
-    "mu", [tkf.Equiangular(rho=0.1, n=20), tkf.CircleDensity.wave(0.2)], ids=["cosine", "density"]
-)
+@pytest.mark.parametrize("mu", [tkf.Equiangular(rho=0.1, n=20), tkf.CircleDensity.wave(0.2)], ids=["cosine", "density"])
 def test_of_other_measures(mu):
     name = "rho" if isinstance(mu, tkf.Equiangular) else "order"
     flow = tkf.sa(2.0) if name == "rho" else tkf.usa(1.0, kappa=4.0)

@@ -124,20 +124,8 @@ class Company:
         return {"starts": known} if self.many_starts else known[0]
 
     def flow(self) -> Flow | Flows:
-        """The flows of all members: alike, one flow with the batch's axes in front; unlike, each by itself."""
-        if not self.many_flows:
-            front = lambda leaf: check.on_device(np.broadcast_to(np.asarray(leaf), (*self.batch, *leaf.shape)))
-            return arrays_of(front, self.groups[0].flow)
-        if len(np.unique(_kinds(self.flows))) > 1:
-            return Flows(tuple(self.flows))
-        cast = [as_dtype(flow, self.groups[0].start.dtype) for flow in self.flows]
-        return arrays_of(self._flow_axis, stacked(cast))
-
-    def _flow_axis(self, leaf: Any) -> Any:
-        """An array with one entry per flow, spread over the batch."""
-        extra = (1,) * (len(self.batch) - 1)
-        spread = np.asarray(leaf).reshape(leaf.shape[0], *extra, *leaf.shape[1:])
-        return check.on_device(np.broadcast_to(spread, (*self.batch, *leaf.shape[1:])))
+        """The flows of all members."""
+        return flows_in_batch(self.flows, self.batch, self.groups[0].start.dtype)
 
     def together(self, outcomes: list[Outcome], numbers: list[np.ndarray] | None = None) -> Outcome:
         """What came of all groups, or of groups with other `numbers` of members, in the shape of the batch."""
@@ -173,6 +161,16 @@ class Company:
             return check.on_device(whole.reshape(*self.batch, *whole.shape[1:]))
 
         return jax.tree.map(join, *parts)
+
+
+def flows_in_batch(flows: Sequence[Flow], batch: tuple[int, ...], dtype: Any) -> Flow | Flows:
+    """The flows of a batch: alike, one flow whose arrays have the batch's axes in front; unlike, each by itself. One flow serves
+    all members, others go along the first axis, or along all."""
+    if len(np.unique(_kinds(list(flows)))) > 1:
+        return Flows(tuple(flows))
+    lead = {1: (1,) * len(batch), int(np.prod(batch)): batch}.get(len(flows), (len(flows), *(1,) * (len(batch) - 1)))
+    spread = lambda leaf: np.broadcast_to(np.asarray(leaf).reshape(*lead, *leaf.shape[1:]), (*batch, *leaf.shape[1:]))
+    return arrays_of(lambda leaf: check.on_device(spread(leaf)), stacked([as_dtype(flow, dtype) for flow in flows]))
 
 
 def _of_one_size(parts: list[Any]) -> list[Any]:

@@ -92,7 +92,7 @@ def _array(name: str, value: Any) -> Array:
         raise InputError(
             f"The observable {name!r} must give a number or an array, but gave {check.brief(value)}."
         ) from None
-    return array
+    return array.astype(int) if array.dtype == bool else array
 
 
 @compiled

@@ -3,15 +3,18 @@
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tokenfield import config, measures
+from tokenfield.data import MERGERS, NUMBERS, axes_of, times_of
 from tokenfield.errors import StoreError
+from tokenfield.evolution.ensemble import flows_in_batch
 from tokenfield.measures import AbstractMeasure
 from tokenfield.mergers import Mergers
 from tokenfield.status import Status
@@ -19,41 +22,33 @@ from tokenfield.store import arrays, earlier, places
 from tokenfield.store.arrays import Refused
 from tokenfield.trajectory import Provenance, Trajectory
 
-if TYPE_CHECKING:
-    import xarray
-
 FORMAT = 2
 """What is written now. Format 1 is read by `earlier`."""
 
-MERGERS = ("t", "into", "gone", "left")
 TRIES = 20
 """How often a run is read that others replace in the meantime."""
 
 
-def table(kind: type[AbstractMeasure], leading: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+def table(
+    kind: type[AbstractMeasure], leading: tuple[str, ...] = (), observed: dict[str, int] | None = None
+) -> dict[str, tuple[str, ...]]:
     """The arrays that a run of a kind of measure may have, and the names of their axes.
 
     **Arguments**
 
     - `kind`: the kind of measure.
-    - `leading`: axes in front of all others.
+    - `leading`: the axes of a batch, in front of all others.
+    - `observed`: how many axes each observable has, where those were kept instead of states.
 
     **Returns** the axes by the names of the arrays.
     """
     along = (*leading, "time")
-    states = {name: (*along, *axes) for name, axes in kind.axes.items()}
-    return {"time": along, **states, "rescaled": along, **{f"merger_{name}": (*leading, "merger") for name in MERGERS}}
-
-
-def to_xarray(run: Trajectory) -> "xarray.Dataset":
-    import xarray
-
-    found, axes, about = _taken_apart(run)
-    return xarray.Dataset(
-        {name: (axes[name], array) for name, array in found.items() if name != "time"},
-        coords={"time": found["time"]},
-        attrs=about,
-    )
+    states = {name: (*leading, "time" if observed is None else "last", *axes) for name, axes in kind.axes.items()}
+    extra = {name: (*along, *(f"{name}_{k}" for k in range(count))) for name, count in (observed or {}).items()}
+    found = {"time": ("time",), **states, **extra}
+    if leading:
+        return {**found, "times": along, **{name: leading for name in NUMBERS}}
+    return {**found, "rescaled": along, **{f"merger_{name}": ("merger",) for name in MERGERS}}
 
 
 def save(run: Trajectory, path: str | os.PathLike) -> None:
@@ -62,7 +57,7 @@ def save(run: Trajectory, path: str | os.PathLike) -> None:
     try:
         if os.path.lexists(path) and not _may_be_replaced(path):
             raise StoreError(f"{path} exists and is not a saved run; it is left as it is. Choose another name.")
-        _check_numbers(found)
+        _check_numbers(found, run.observed or ())
         with places.replacing(path) as new:
             arrays.write(new, found, axes, about)
     except Refused as error:
@@ -122,8 +117,14 @@ def _folder(place: Path) -> Trajectory:
     if not place.is_dir():
         raise StoreError(f"{place} is a file, but a saved run is a zarr folder. Was it made by Trajectory.save?")
     read = earlier.read if earlier.is_earlier(place) else arrays.read
-    found, about = read(place, lambda about: table(_measure(about)[0]))
+    found, about = read(place, _table_of)
     return _put_together(found, about)
+
+
+def _table_of(about: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    kind, _ = _measure(about)
+    known = _known(about)
+    return table(kind, tuple(known["axes"]), known["observed"])
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
@@ -159,16 +160,24 @@ def _may_be_replaced(path: Path) -> bool:
 
 def _taken_apart(run: Trajectory) -> tuple[dict[str, np.ndarray], dict[str, tuple[str, ...]], dict[str, Any]]:
     """Arrays, the names of their axes, attributes."""
-    run.refuse_batches("stored")
-    extras = {} if run.rescaled is None else {"rescaled": run.rescaled}
-    extras |= {} if run.mergers is None else {f"merger_{name}": getattr(run.mergers, name) for name in MERGERS}
-    found = {name: np.asarray(array) for name, array in {"time": run.times, **run.states.arrays, **extras}.items()}
+    leading = axes_of(run)
+    found: dict[str, Any] = {"time": times_of(run), **run.states.arrays, **(run.observed or {})}
+    if leading:
+        found |= {"times": run.times} | {name: getattr(run, name) for name in NUMBERS}
+    found |= {} if run.rescaled is None else {"rescaled": run.rescaled}
+    found |= {} if run.mergers is None else {f"merger_{name}": getattr(run.mergers, name) for name in MERGERS}
+    known = {**run.describe(), "axes": list(leading)}
     about = {
         "tokenfield": FORMAT,
         "measure": _text({"kind": type(run.states).__name__, **run.states.plain}),
-        "run": _text(run.describe()),
+        "run": _text(known),
     }
-    return found, table(type(run.states)), about
+    plain = lambda array: array.astype(np.int64) if array.dtype.kind in "bu" else array
+    return (
+        {k: plain(np.asarray(v)) for k, v in found.items()},
+        table(type(run.states), leading, known["observed"]),
+        about,
+    )
 
 
 def _put_together(found: dict[str, np.ndarray], about: dict[str, Any]) -> Trajectory:
@@ -177,37 +186,59 @@ def _put_together(found: dict[str, np.ndarray], about: dict[str, Any]) -> Trajec
     known = _known(about)
     if "time" not in found or not found["time"].size:
         raise Refused("it has no times")
-    _check_numbers(found)
-    on_device = {name: jnp.asarray(array) for name, array in found.items() if name in kind.axes}
-    times = jnp.asarray(found["time"])
-    states: Any = kind.restore(on_device, **plain)
+    leading, observed = tuple(known.pop("axes")), known.pop("observed")
+    _check_numbers(found, observed or ())
+    times = jnp.asarray(found["times" if leading else "time"])
+    states = _states(kind, {name: found[name] for name in kind.axes if name in found}, plain, len(leading) + 1)
     status, flow = Status[known.pop("status")], known.pop("flow")
+    alone = (
+        {} if leading else {"code": int(status), **{name: known.pop(name) for name in ("reached", "steps", "accepted")}}
+    )
+    numbers = alone or {name: found[name] for name in NUMBERS}
     mergers = {name: found[f"merger_{name}"] for name in MERGERS if f"merger_{name}" in found}
     return Trajectory(
         times=times,
         states=states,
-        flow=None if flow is None else config.decode(flow),
-        reached=jnp.asarray(known.pop("reached"), times.dtype),
-        code=jnp.asarray(int(status)),
-        steps=jnp.asarray(known.pop("steps")),
-        accepted=jnp.asarray(known.pop("accepted")),
-        provenance=Provenance(**known),
+        flow=_flow(flow, times.shape[:-1], states.dtype),
+        reached=jnp.asarray(numbers["reached"], times.dtype),
+        code=jnp.asarray(numbers["code"]),
+        steps=jnp.asarray(numbers["steps"]),
+        accepted=jnp.asarray(numbers["accepted"]),
+        provenance=Provenance(**known, axes=leading),
         mergers=Mergers(**mergers, n=states.n) if mergers else None,
         rescaled=jnp.asarray(found["rescaled"]) if "rescaled" in found else None,
+        observed=None if observed is None else {name: jnp.asarray(found[name]) for name in observed},
     )
 
 
-def _check_numbers(found: dict[str, np.ndarray]) -> None:
-    """Nothing is NaN, times are finite and in order, what counts is whole."""
+def _states(kind: type[AbstractMeasure], arrays: dict[str, np.ndarray], plain: dict[str, Any], leading: int) -> Any:
+    """The states as one measure whose arrays have so many axes in front."""
+    flat = {name: jnp.asarray(array.reshape(-1, *array.shape[leading:])) for name, array in arrays.items()}
+    front = next(iter(arrays.values())).shape[:leading]
+    whole: Any = kind.restore(flat, **plain)
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf).reshape(*front, *leaf.shape[1:])), whole)
+
+
+def _flow(data: Any, batch: tuple[int, ...], dtype: Any) -> Any:
+    """The flow of a run, or the flows of a batch."""
+    if data is None or not batch:
+        return None if data is None else config.decode(data)
+    return flows_in_batch([config.decode(one) for one in data], batch, dtype)
+
+
+def _check_numbers(found: dict[str, np.ndarray], observed: Collection[str]) -> None:
+    """Nothing is NaN, times are finite and in order, what counts is whole. Observables are what their makers say."""
     for name, array in found.items():
-        counts = name in ("merger_into", "merger_gone", "merger_left")
+        if name in observed:
+            continue
+        counts = name in ("merger_into", "merger_gone", "merger_left", "code", "steps", "accepted")
         if counts != (array.dtype.kind == "i"):
             raise Refused(f"the numbers of {name} are {array.dtype}")
         if not counts and np.isnan(array).any():
             raise Refused(f"{name} has entries that are not a number (NaN)")
-    times = found["time"]
-    if not np.isfinite(times).all() or (np.diff(times) < 0).any():
-        raise Refused("its times are not in order")
+    for times in (found[name] for name in ("time", "times") if name in found):
+        if not np.isfinite(times).all() or (np.diff(times) < 0).any():
+            raise Refused("its times are not in order")
 
 
 def _measure(about: dict[str, Any]) -> tuple[type[AbstractMeasure], dict[str, Any]]:
@@ -232,13 +263,19 @@ def _named(thing: Any) -> str:
 _number: Callable[[Any], bool] = lambda value: type(value) in (int, float)
 _count: Callable[[Any], bool] = lambda value: type(value) is int and 0 <= value < 2**63
 _word: Callable[[Any], bool] = lambda value: type(value) is str and len(value) < 200 and value.isprintable()
+_name: Callable[[Any], bool] = lambda value: _word(value) and value.isidentifier()
+_few: Callable[[Any], bool] = lambda value: _count(value) and value <= 8
 _section: Callable[[Any], bool] = lambda value: type(value) is dict
 KNOWN: dict[str, Callable[[Any], bool]] = {
     "status": lambda value: _word(value) and value in Status.__members__,
     "reached": lambda value: _number(value) and math.isfinite(value),
     "steps": _count,
     "accepted": _count,
-    "flow": lambda value: value is None or _section(value),
+    "flow": lambda value: value is None or _section(value) or (type(value) is list and all(map(_section, value))),
+    "observed": lambda value: (
+        value is None or (_section(value) and all(map(_name, value)) and all(map(_few, value.values())))
+    ),
+    "axes": lambda value: type(value) is list and len(value) <= 8 and all(map(_name, value)),
     "solver": _word,
     "rtol": _number,
     "atol": _number,
@@ -258,11 +295,16 @@ KNOWN: dict[str, Callable[[Any], bool]] = {
 
 def _known(about: dict[str, Any]) -> dict[str, Any]:
     known = _data(about["run"])
-    if set(known) != set(KNOWN):
-        odd = sorted(set(known) ^ set(KNOWN))[0]
-        raise Refused(f"what is known about the run {'lacks' if odd in KNOWN else 'has an unknown part'} {_named(odd)}")
+    if about["tokenfield"] == 1:
+        known = {"axes": [], "observed": None, **known}
+    wanted = set(KNOWN) - ({"reached", "steps", "accepted"} if known.get("axes") else set())
+    if set(known) != wanted:
+        odd = sorted(set(known) ^ wanted)[0]
+        raise Refused(
+            f"what is known about the run {'lacks' if odd in wanted else 'has an unknown part'} {_named(odd)}"
+        )
     for name, right in KNOWN.items():
-        if not right(known[name]):
+        if name in wanted and not right(known[name]):
             raise Refused(f"what is known about the run has {name} = {_named(known[name])}")
     return known
 
