@@ -62,7 +62,7 @@ class Problem(eqx.Module):
 
     def stop(self, t: Float[Array, ""], y: State) -> Int[Array, ""]:
         """RUNNING, or why the walk is to stop here: its stop condition is met, or the motion itself asks for it."""
-        return jnp.where(self.met(t, y), Status.STOPPED, self.motion.stop(y))
+        return jnp.where(self.met(t, y), Status.STOPPED, self.motion.stop(t, y))
 
     @property
     def may_stop(self) -> str | None:

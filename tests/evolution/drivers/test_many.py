@@ -149,7 +149,7 @@ def test_other_measures():
 
 
 def test_noise_differs_from_member_to_member_and_can_be_drawn_again():
-    """With steps of a given length; else the noise, which is drawn from a step's ends, differs with their last digits."""
+    """With steps of a given length, drawn step by step; with steps that adapt, see test_noise."""
     flows, how = [tkf.sa(2.0, kappa=4.0)] * 3, {"t": 1.0, "save": 3, "step": 0.1}
     runs = tkf.evolve(flows, STARTS[0], seed=7, **how)
     assert len({float(x) for x in runs.final.x[:, 0, 0]}) == 3 and len(set(runs.provenance.noise)) == 3

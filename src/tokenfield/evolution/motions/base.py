@@ -109,7 +109,7 @@ class AbstractMotion(eqx.Module):
         """Whether the motion itself may ask for a stop: None, "inside" a step, where its time is located, or "after" it."""
         return None
 
-    def stop(self, y: State) -> Int[Array, ""]:
+    def stop(self, t: Array, y: State) -> Int[Array, ""]:
         """RUNNING, or why the run is to stop here."""
         return jnp.asarray(Status.RUNNING)
 
