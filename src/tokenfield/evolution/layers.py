@@ -67,7 +67,7 @@ def layers(
     for part in scheduled(flow):
         if part.depth is not None and part.depth < depth:
             raise InputError(f"The flow has parameters for {part.depth} layers, but depth = {depth}.")
-    start = flow.settle(mu0)
+    start = flow.normalization.begin(0.0, flow.settle(mu0))
     if flow.kappa is not None:
         raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")
     τ = check.as_floats(check.scalar("step", step), start.x.dtype)

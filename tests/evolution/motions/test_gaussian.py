@@ -109,6 +109,18 @@ def test_runs_against_scipy(kind):
     assert np.allclose(np.asarray(run.cov[-1]), exact[2:].reshape(2, 2), atol=1e-8)
 
 
+@pytest.mark.parametrize("kappa", [None, 3.0])
+@pytest.mark.parametrize("kind", fast_first(["softmax", "linear", "sinkhorn", "l2"], "softmax"))
+def test_runs_in_float32(kind, kappa):
+    """With matrices and without, with noise and without: those of float64, to float32."""
+    make = {"softmax": tkf.Softmax, "linear": tkf.Linear, "sinkhorn": tkf.Sinkhorn, "l2": tkf.L2}[kind]
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), MU)
+    for attention in (make(0.8, V=V), make(0.8)):
+        ours, exact = (tkf.evolve(tkf.Flow(attention, kappa=kappa), mu, t=0.3, save=2) for mu in (single, MU))
+        assert ours.cov.dtype == jnp.float32 and ours.status is exact.status is tkf.Status.COMPLETED
+        assert np.max(abs(ours.cov - exact.cov)) < 2e-5
+
+
 def test_parameters_that_change_with_depth():
     schedule = lambda t: jnp.asarray(V) * jnp.cos(t)
     run = tkf.evolve(tkf.Flow(tkf.Softmax(0.8, A=A, V=schedule)), MU, t=1.0, save=2)

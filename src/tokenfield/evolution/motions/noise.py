@@ -41,6 +41,10 @@ class Noisy(AbstractModified, MotionKind):
         return Particles.settle(flow, mu)
 
     @classmethod
+    def begin(cls, flow: Flow, start: Tokens, t0: Any) -> Tokens:
+        return flow.normalization.begin(t0, start)
+
+    @classmethod
     def pose(cls, flow: Flow, start: Tokens, sums: Sums, seed: Any) -> Self:
         parts = Particles.pose(flow, start, sums, seed), seed
         return cls(*parts)  # pyright: ignore[reportCallIssue]
@@ -53,7 +57,7 @@ class Noisy(AbstractModified, MotionKind):
 
     @property
     def longest_step(self) -> Float[Array, ""]:
-        """Steps over which Brownian motion stays local; in R^d, where its law is exact, any."""
+        """Steps over which Brownian motion stays local, if tokens are ever on the sphere; in R^d, where its law is exact, any."""
         assert self.flow.kappa is not None
         local = LARGEST_TURN * self.flow.kappa / max(self.inner.start.d - 1, 1)
-        return jnp.where(self.flow.normalization.on_sphere(0.0), local, jnp.inf)
+        return jnp.where(self.flow.normalization.on_sphere(-jnp.inf), local, jnp.inf)
