@@ -107,7 +107,7 @@ def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
     _refuse_companions(given, ensemble is not None, traced)
     start = kind.settle(model, start)
     radius = None if given.coalesce is None else _radius(given.coalesce, start)
-    rtol, atol = _tolerances(given, start.dtype, kind.rtol)
+    rtol, atol = _tolerances(given, start.dtype, kind.rtol if radius is None else min(kind.rtol, 0.1 * radius))
     times, clock = _interval(t), clock_named(given.clock, radius is not None)
     saves = _save_times(given.save, times, clock)
     number = lambda value: _number(value, start.dtype)

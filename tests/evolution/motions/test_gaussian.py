@@ -223,6 +223,23 @@ def test_fates_in_the_cone(fate):
         assert np.max(z - abs(x)) < 1e-4 and np.max(abs(y)) < 1e-2 and min(np.sum(x > 0.05), np.sum(x < -0.05)) >= 2
 
 
+TURN = np.linalg.qr(np.array([[1.0, 0.3], [-0.7, 2.0]]))[0]
+
+
+@pytest.mark.parametrize("solver", ["tsit5", "kvaerno5"])
+@pytest.mark.parametrize("rtol", [1e-9, 1e-6])
+def test_what_round_off_adds_up_to(solver, rtol):
+    """Where nothing restores a state, the round-off of the field, some 1e-16, moves it for all the time: by no more than εt, which
+    no tolerance can mend. Σ = (Σ₀⁻¹ + 2t uuᵀ)⁻¹ keeps its part across u; to t = 10⁹, in coordinates where no entry is 0."""
+    S, t = -np.outer(TURN[:, 0], TURN[:, 0]), np.array([1e3, 1e6, 1e9])
+    run = tkf.evolve(
+        tkf.Flow(tkf.Softmax(A=S)), tkf.Gaussian(np.zeros(2), COV), t=1e9, save=t, rtol=rtol, solver=solver
+    )
+    exact = np.stack([np.linalg.inv(np.linalg.inv(COV) - s * (S + S.T)) for s in t])
+    errors = np.max(abs(np.asarray(run.cov) - exact), axis=(1, 2))
+    assert run.status.ok and np.all(errors < 10 * rtol + np.finfo(float).eps * t), errors
+
+
 def test_l2_does_not_blow_up():
     run = tkf.evolve(tkf.Flow(tkf.L2()), tkf.Gaussian(np.zeros(2), 5 * np.eye(2)), t=20.0, save=2)
     assert run.status.ok
