@@ -16,6 +16,7 @@ class Status(enum.IntEnum):
     INTERRUPTED = 5
     UNSOLVED = 6
     UNRESOLVED = 7
+    BACKWARD = 8
 
     def __str__(self) -> str:
         return self.name
@@ -38,5 +39,6 @@ class Status(enum.IntEnum):
             "more iterations, a larger tolerance or a smaller β",
             Status.UNRESOLVED: f"is no longer resolved at t = {t:.6g}: the density has become too sharp for its modes; start with "
             "more of them, or add noise (kappa), or move Tokens",
+            Status.BACKWARD: f"did not move from t = {t:.6g}: its end does not lie after its start, and time runs forward",
             Status.INTERRUPTED: f"was interrupted at t = {t:.6g}; what was computed is kept",
         }[self]

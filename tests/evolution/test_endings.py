@@ -2,6 +2,7 @@
 
 import signal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -66,6 +67,68 @@ def test_blow_up_is_a_result_with_its_time():
     assert run.status is tkf.Status.BLOW_UP and "blows up" in run.message
     assert float(run.times[-1]) == pytest.approx(0.5 * exp1(0.25), rel=1e-8)
     assert np.all(np.isfinite(run.x)) and len(run) > 20
+
+
+LINE = tkf.Gaussian([0.0], [[1.0]])  # under softmax Σ̇ = 2Σ²: Σ = 1/(1 - 2t)
+BLOWN = {
+    "Gaussian": (tkf.Flow(tkf.Softmax()), LINE, 0.5),
+    "Gaussian, linear": (tkf.Flow(tkf.Linear()), LINE, 0.5),
+    "token": (tkf.Flow(tkf.Linear()), tkf.Tokens([[1.0]]), 0.5),  # ẋ = x³
+    "two tokens": (tkf.Flow(tkf.Linear()), tkf.Tokens([[1.0, 0.0], [-1.0, 0.0]]), 0.5),
+}
+
+
+@pytest.mark.parametrize("name", BLOWN)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_run_that_ends_at_its_blow_up_says_so(name, dtype):
+    """Ended there exactly, or later: blown up. Ended a little before: completed, with the right state."""
+    flow, mu, when = BLOWN[name]
+    mu = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), mu)
+    for t in (when, 1.5 * when):
+        run = tkf.evolve(flow, mu, t=t, save=4)
+        assert run.status is tkf.Status.BLOW_UP and run.states.dtype == dtype
+        assert all(np.all(np.isfinite(array)) for array in run.states.arrays.values())
+        assert abs(float(run.reached) / when - 1) < (1e-5 if dtype == np.float64 else 1e-3)
+    early = tkf.evolve(flow, mu, t=0.99 * when, save=4)
+    assert early.status is tkf.Status.COMPLETED
+    size = early.cov[-1, 0, 0] if "Gaussian" in name else early.x[-1, 0, 0] ** 2
+    assert abs(float(size) / 100 - 1) < (1e-3 if dtype == np.float64 else 2e-2)
+
+
+def test_a_traced_run_that_ends_at_its_blow_up_says_so():
+    flow, mu, when = BLOWN["Gaussian"]
+    code = jax.jit(lambda t: tkf.evolve(flow, mu, t=t, save=1).code)
+    assert [int(code(t)) for t in (0.99 * when, when)] == [tkf.Status.COMPLETED, tkf.Status.BLOW_UP]
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_covariance_beyond_the_range_of_numbers_is_not_returned(traced):
+    """Under ẋ = x the covariance grows like e^{2t} and passes 10³⁰⁸ at t = 354, where its square root is 10¹⁵⁴."""
+
+    class Growing(tkf.Free):
+        """ẋ = x, whatever attention says."""
+
+        def gaussian(self, t, mean, L, attention):
+            return mean, L
+
+    evolve = lambda t: tkf.evolve(tkf.Flow(tkf.Softmax(), Growing()), LINE, t=t, save=3, rtol=1e-3)
+    run = jax.jit(evolve)(500.0) if traced else evolve(500.0)
+    assert run.status is tkf.Status.BLOW_UP and np.all(np.isfinite(run.cov))
+    assert abs(float(run.reached) / (0.5 * np.log(np.finfo(float).max)) - 1) < 1e-2
+    assert evolve(340.0).status is tkf.Status.COMPLETED
+
+
+def test_passing_the_origin_at_the_end_is_no_blow_up():
+    """x(t) = t - 1 + 1e-13: next to nothing at t = 1, and ẋ/x out of all proportion."""
+
+    class Passing(tkf.Free):
+        """ẋ = 1."""
+
+        def velocity(self, t, mu, x, gamma):
+            return jnp.ones_like(mu.x)
+
+    run = tkf.evolve(tkf.Flow(tkf.Softmax(), Passing()), tkf.Tokens([[-1.0 + 1e-13]]), t=1.0, save=2)
+    assert run.status is tkf.Status.COMPLETED
 
 
 def test_a_field_out_of_range_at_once_is_reported():

@@ -167,3 +167,46 @@ def test_gradients_of_every_attention(name):
         assert slope == pytest.approx(float(value(h, i) - value(-h, i)) / (2 * h), rel=1e-5, abs=1e-7), i
     batch = jax.vmap(lambda h: value(h, real[0]))(jnp.array([0.0, 0.1]))
     assert np.allclose(batch, [value(0.0, real[0]), value(0.1, real[0])], atol=1e-10)
+
+
+def test_the_number_of_post_layers():
+    """A layer that begins before τ is a Post-LN layer: of length h, the first ⌈τ/h⌉, whatever rounding does to kh."""
+    x = 3 * np.asarray(SPHERE.x)
+    for tau, h, count in [
+        (25.0, 1.0, 25),
+        (0.7, 0.7 / 7, 7),
+        (0.3, 0.1, 3),
+        (2.4, 0.5, 5),
+        (1.0, 1 / 3, 3),
+        (0.0, 1.0, 0),
+    ]:
+        run = tkf.layers(tkf.Flow(tkf.Softmax(2.0), tkf.MixLN(tau)), tkf.Tokens(x), depth=count + 3, step=h)
+        on = np.max(abs(np.linalg.norm(run.x[1:], axis=-1) - 1), axis=-1) < 1e-12
+        assert on.tolist() == [True] * count + [False] * 3, (tau, h)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["alone", "in an ensemble"])
+def test_mixed_layers_from_off_the_sphere_converge_to_the_flow(many):
+    """The first layer brings tokens to the sphere, and so does evolve at once; after the switch they leave it from there."""
+    start = tkf.Tokens(np.asarray(SPHERE.x) * np.linspace(0.5, 12.0, 10)[:, None])
+    flow, early = (tkf.Flow(tkf.Softmax(2.0), tkf.MixLN(tau)) for tau in (0.5, -1.0))
+    if many:
+        exact = tkf.evolve([flow, early], start, t=1.0, save=[0.25, 1.0], rtol=1e-10).x
+        assert np.max(abs(exact[1] - tkf.evolve(early, start, t=1.0, save=[0.25, 1.0], rtol=1e-10).x)) < 1e-9
+        assert np.max(np.linalg.norm(exact[1], axis=-1)) > 10, "Pre-LN from the start keeps lengths"
+        exact = exact[0]
+    else:
+        exact = tkf.evolve(flow, start, t=1.0, save=[0.25, 1.0], rtol=1e-10).x
+    errors = []
+    for depth in (64, 256):
+        run = tkf.layers(flow, start, depth, 1 / depth)
+        errors.append([float(np.max(abs(run.x[k] - x))) for k, x in ((depth // 4, exact[0]), (depth, exact[1]))])
+    assert np.all(np.log(np.array(errors[0]) / errors[1]) / np.log(4) > 0.9), errors
+
+
+def test_equiangular_tokens_off_the_sphere_are_brought_to_it():
+    """As the tokens that they stand for: lengths are 1 until the switch."""
+    flow, mu = tkf.Flow(tkf.Softmax(2.0), tkf.MixLN(0.5)), tkf.Equiangular(0.2, 5, r=3.0)
+    ours = tkf.evolve(flow, mu, t=1.0, save=[0.0, 0.5, 1.0], rtol=1e-10)
+    theirs = tkf.evolve(flow, mu.tokens(5), t=1.0, save=[0.0, 0.5, 1.0], rtol=1e-10)
+    assert np.allclose(ours.states.r, np.linalg.norm(theirs.x[:, 0], axis=-1), atol=1e-8)

@@ -2,12 +2,15 @@
 
 import dataclasses
 
+import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optimistix as optx
 import pytest
 
 import tokenfield as tkf
+from tests import fast_first
 from tokenfield.errors import InputError
 from tokenfield.evolution.motions import motion_for
 from tokenfield.evolution.task import OPTIONS, Options, Task, read
@@ -118,3 +121,56 @@ def test_one_beta_of_a_flow():
     assert "energy" in str(run), "energies know Q = 2.0 too"
     with pytest.raises(InputError, match=r"`Q` is a matrix of shape \(3, 3\)"):
         tkf.velocity(tkf.Flow(tkf.Unnormalized(Q=np.eye(3)), tkf.PostLN(), reweighting=tkf.FisherRao()), mu0)
+
+
+SOLVERS = {
+    "named": "kvaerno5",
+    "given": dfx.Kvaerno5(),
+    "another": dfx.Kvaerno3(),
+    "euler": dfx.HalfSolver(dfx.Euler()),
+    "newton": dfx.Kvaerno5(root_finder=optx.Newton(rtol=1e-10, atol=1e-10)),
+    "newton without tolerances": dfx.Kvaerno5(root_finder=dfx.with_stepsize_controller_tols(optx.Newton)()),
+    "explicit": dfx.Dopri8(),
+}
+
+
+@pytest.mark.parametrize("name", fast_first(SOLVERS, "given", "newton without tolerances", "euler"))
+def test_any_adaptive_solver_of_diffrax(name):
+    """Alone and traced, with and without a root finder of its own, to the tolerance."""
+    flow, mu0 = MEASURES["tokens"]
+    exact = tkf.evolve(flow, mu0, 1.0, save=1, rtol=1e-11).final.x
+    rtol = 1e-3 if name == "euler" else 1e-6
+    run = tkf.evolve(flow, mu0, 1.0, save=1, solver=SOLVERS[name], rtol=rtol)
+    assert run.status is tkf.Status.COMPLETED and np.max(abs(run.final.x - exact)) < 20 * rtol
+    if name in ("given", "named"):
+        assert int(run.steps) < 40, "no step is rejected for want of a root"
+    traced = jax.jit(lambda b: tkf.evolve(tkf.sa(b), mu0, 1.0, save=1, solver=SOLVERS[name], rtol=rtol).final.x)(2.0)
+    assert np.max(abs(traced - exact)) < 20 * rtol
+
+
+def test_solvers_of_other_equations_are_refused():
+    flow, mu0 = MEASURES["tokens"]
+    for solver in (dfx.KenCarp4(), dfx.SPaRK(), dfx.HalfSolver(dfx.ImplicitEuler())):
+        with pytest.raises(InputError, match="does not serve here"):
+            tkf.evolve(flow, mu0, 1.0, solver=solver)
+
+
+def test_a_traced_interval_that_runs_backward_moves_nothing():
+    """Values are known only when the program runs: it holds the start and says so, without an error from inside JAX."""
+    mu0 = MEASURES["tokens"][1]
+    run = lambda a, b: (lambda r: (r.x, r.code, r.reached))(tkf.evolve(tkf.sa(2.0), mu0, t=(a, b), save=3))
+    for a, b in [(1.0, 0.0), (1.0, 1.0), (np.nan, 1.0), (0.0, np.nan), (0.0, -np.inf)]:
+        x, code, reached = jax.jit(run)(a, b)
+        assert tkf.Status(int(code)) is tkf.Status.BACKWARD and not tkf.Status.BACKWARD.ok
+        assert np.array_equal(x, np.broadcast_to(mu0.x, (3, *mu0.x.shape))) and np.isfinite(reached)
+    x, code, _ = jax.jit(run)(0.0, 0.5)
+    assert int(code) == tkf.Status.COMPLETED and np.max(abs(x - tkf.evolve(tkf.sa(2.0), mu0, t=0.5, save=3).x)) < 1e-10
+
+
+def test_traced_save_times_are_brought_into_the_interval():
+    """And into order: the times that a run returns are those of its states."""
+    mu0 = MEASURES["tokens"][1]
+    run = lambda ts: (lambda r: (r.times, r.x))(tkf.evolve(tkf.sa(2.0), mu0, t=1.0, save=ts))
+    times, x = jax.jit(run)(jnp.array([0.5, -1.0, 3.0]))
+    assert times.tolist() == [0.0, 0.5, 1.0]
+    assert np.max(abs(x - tkf.evolve(tkf.sa(2.0), mu0, t=1.0, save=3).x)) < 1e-10

@@ -59,7 +59,7 @@ class Ensemble:
         return arrays_of(lambda leaf: check.on_device(np.asarray(leaf).reshape(*self.batch, *leaf.shape[1:])), tree)
 
 
-class Company:
+class Everyone:
     """All who are to run: a list of flows, a list of starts, all their pairs or flow i with start i, in groups of members that
     are alike, each an `Ensemble` and a program of its own."""
 
@@ -83,7 +83,7 @@ class Company:
         self.groups = self._groups()
 
     @staticmethod
-    def read(flow: Any, mu0: Any, zipped: bool) -> "Company | None":
+    def read(flow: Any, mu0: Any, zipped: bool) -> "Everyone | None":
         """Who is meant, where there is more than one flow or start: a list, or a measure with a leading axis."""
         check.flag("zipped", zipped)
         if not (isinstance(flow, list | tuple) or isinstance(mu0, list | tuple) or _leading(mu0) > 0):
@@ -97,7 +97,7 @@ class Company:
                 "Under jit, grad and vmap `evolve` takes one flow and one measure. For many, map it: "
                 "jax.vmap(lambda beta: tkf.evolve(tkf.sa(beta), mu0, t))(betas)."
             )
-        return Company(flow, mu0, zipped)
+        return Everyone(flow, mu0, zipped)
 
     def _groups(self) -> list[Ensemble]:
         flow_kinds, start_kinds = _kinds(self.flows), _kinds(self.starts)

@@ -15,7 +15,7 @@ from tokenfield._types import Number, Numbers, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.evolution.coordinates import coordinates_for
 from tokenfield.evolution.drivers import driver_for
-from tokenfield.evolution.ensemble import Company
+from tokenfield.evolution.ensemble import Everyone
 from tokenfield.evolution.observables import Observable
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.solvers import SOLVERS, solver_name
@@ -95,10 +95,11 @@ def evolve(  # noqa: PLR0913
     - `devices`: deal the rows of dense sums out to several JAX devices: how many, or a list of them.
     - `coalesce`: a radius, 1e-5 say, within which tokens that have met become one weighted token, on the sphere and under
       `Rescaled`. Such runs reach times like 10³⁰; `run.mergers` says who met when, and `run.x` still has every token.
-      Every rtol is at most a tenth of the radius.
+      Errors are then small against distances of tokens too; when left out, rtol is at most a tenth of the radius.
     - `clock`: how save counts are spaced: "linear", "log", or, for runs that coalesce, "rescaled": `t` and equal spacing
       are those of s with dt = e^{β(1-c)} ds, c the largest inner product of two groups [rigollet2025, theorem 6].
-    - `step`, `seed`: with noise, the length of steps (adapted to rtol when left out) and the seed of the noise (0).
+    - `step`, `seed`: with noise, the length of steps (adapted to rtol when left out) and the seed of the noise (0). With steps
+      that adapt, a seed is a Brownian path that does not depend on steps and save times; with `step`, it is drawn step by step.
 
     For densities:
 
@@ -147,13 +148,13 @@ def evolve(  # noqa: PLR0913
     )
     if isinstance(mu0, Trajectory):
         flow, mu0, t, options, zipped = _going_on(flow, mu0, t, options, zipped)
-    company = Company.read(flow, mu0, zipped)
-    if company is None:
+    everyone = Everyone.read(flow, mu0, zipped)
+    if everyone is None:
         task, outcome = _carried_out(read(flow, mu0, t, options))
     else:
-        done = [_carried_out(read(flow, mu0, t, options, group)) for group in company.groups]
-        task, outcome = done[0][0], company.together([outcome for _, outcome in done])
-    run = _trajectory(task, outcome, flow, mu0, company, time.perf_counter() - began)
+        done = [_carried_out(read(flow, mu0, t, options, group)) for group in everyone.groups]
+        task, outcome = done[0][0], everyone.together([outcome for _, outcome in done])
+    run = _trajectory(task, outcome, flow, mu0, everyone, time.perf_counter() - began)
     if not task.traced:
         run.warn_unfinished()
     return run
@@ -169,7 +170,7 @@ def _carried_out(task: Task) -> tuple[Task, Outcome]:
 
 
 def _trajectory(
-    task: Task, outcome: Outcome, flow: Any, mu0: Any, company: Company | None, seconds: float
+    task: Task, outcome: Outcome, flow: Any, mu0: Any, everyone: Everyone | None, seconds: float
 ) -> Trajectory:
     """The run that came of a task: the one place where a trajectory is made."""
     dtype = task.start.dtype
@@ -179,19 +180,19 @@ def _trajectory(
         rtol=task.rtol,
         atol=task.atol,
         summation=outcome.summation,
-        origin=mu0.origin if company is None else company.origin,
+        origin=mu0.origin if everyone is None else everyone.origin,
         noise=(int(task.seed) if outcome.seeds is None else outcome.seeds) if seeded else None,
         coalesce=task.radius,
         clock=task.clock,
         accuracy=outcome.accuracy,
-        axes=() if company is None else company.axes,
+        axes=() if everyone is None else everyone.axes,
         seconds=float("nan") if task.traced else seconds,
     )
     whole = lambda value: value if isinstance(value, jax.Array) else check.on_device(np.asarray(value))
     return Trajectory(
         times=_real(outcome.times, dtype),
         states=outcome.states,
-        flow=flow if company is None else company.flow(),
+        flow=flow if everyone is None else everyone.flow(),
         reached=_real(outcome.reached, dtype),
         code=whole(outcome.code),
         steps=whole(outcome.steps),

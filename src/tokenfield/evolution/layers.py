@@ -16,7 +16,7 @@ from tokenfield._compile import compiled
 from tokenfield._types import Number, no_type_check
 from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
-from tokenfield.evolution.ensemble import Company
+from tokenfield.evolution.ensemble import Everyone
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractMeasure, Tokens
@@ -64,11 +64,11 @@ def layers(
     >>> tkf.layers(tkf.sa(beta=3.0, Q=Q, K=K), mu0, depth=12, save=2).x.shape
     (2, 16, 8)
     """
-    company = Company.read(flow, mu0, zipped)
-    if company is not None:
-        pairs = zip(company.flow_of, company.start_of, strict=True)
+    everyone = Everyone.read(flow, mu0, zipped)
+    if everyone is not None:
+        pairs = zip(everyone.flow_of, everyone.start_of, strict=True)
         how = {"depth": depth, "step": step, "save": save, "summation": summation}
-        return _batch(company, [layers(company.flows[i], company.starts[j], **how) for i, j in pairs])
+        return _batch(everyone, [layers(everyone.flows[i], everyone.starts[j], **how) for i, j in pairs])
     if not isinstance(flow, Flow):
         raise InputError(
             f"layers(flow, mu0, depth) needs a Flow first, e.g. tkf.sa(beta=9.0), but got {type(flow).__name__}."
@@ -80,7 +80,7 @@ def layers(
             raise InputError(f"The flow has parameters for {part.depth} layers, but depth = {depth}.")
     if isinstance(mu0, AbstractMeasure):
         mu0.refuse_nonfinite()
-    start = flow.settle(mu0)
+    start = flow.normalization.begin(0.0, flow.settle(mu0))
     if flow.kappa is not None:
         raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")
     τ = check.as_floats(check.scalar("step", step), start.x.dtype)
@@ -112,7 +112,7 @@ def layers(
     return run
 
 
-def _batch(company: Company, runs: list[Trajectory]) -> Trajectory:
+def _batch(everyone: Everyone, runs: list[Trajectory]) -> Trajectory:
     """Runs as one; those that ended early hold their last state."""
     longest = max(len(run) for run in runs)
     hold = lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], longest - len(leaf), axis=0)])[None]
@@ -130,18 +130,18 @@ def _batch(company: Company, runs: list[Trajectory]) -> Trajectory:
         )
         for r in runs
     ]
-    whole = company.together(outcomes, [np.asarray([number]) for number in range(len(runs))])
+    whole = everyone.together(outcomes, [np.asarray([number]) for number in range(len(runs))])
     first = runs[0].provenance
     seconds = sum(run.provenance.seconds for run in runs)
     return Trajectory(
         times=whole.times,
         states=whole.states,
-        flow=company.flow(),
+        flow=everyone.flow(),
         reached=whole.reached,
         code=whole.code,
         steps=whole.steps,
         accepted=whole.accepted,
-        provenance=dataclasses.replace(first, origin=company.origin, axes=company.axes, seconds=seconds),
+        provenance=dataclasses.replace(first, origin=everyone.origin, axes=everyone.axes, seconds=seconds),
     )
 
 

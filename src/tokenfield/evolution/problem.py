@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield._compile import compiled
+from tokenfield._norms import sizes
 from tokenfield._types import AnyArray
 from tokenfield.errors import InputError
 from tokenfield.evolution.motions.base import AbstractMotion, Pacing, State
@@ -69,7 +70,7 @@ class Problem(eqx.Module):
 
     def stop(self, t: Float[Array, ""], y: State) -> Int[Array, ""]:
         """RUNNING, or why the walk is to stop here: its stop condition is met, or the motion itself asks for it."""
-        return jnp.where(self.met(t, y), Status.STOPPED, self.motion.stop(y))
+        return jnp.where(self.met(t, y), Status.STOPPED, self.motion.stop(t, y))
 
     @property
     def may_stop(self) -> str | None:
@@ -77,9 +78,24 @@ class Problem(eqx.Module):
         return self.motion.may_stop if self.plan.until is None else "inside"
 
 
+LEAST_GROWTH = 1e4
+"""Growth, in units of one over the time that has passed, that no exponential growth between two numbers of the machine has."""
+
+
 @compiled
 def explodes(motion: AbstractMotion, elapsed: AnyArray, t: Array, y: State, memory: Any) -> Bool[Array, ""]:
-    """Whether steps shrank because the solution runs away: its speed is out of all proportion to its time and size, or
-    its size has reached the end of the range of numbers."""
-    speed, size = jnp.max(jnp.abs(motion.rate(t, y, memory))), jnp.max(jnp.abs(y))
-    return ~(speed * elapsed < 1e6 * size) | (size > jnp.finfo(y.dtype).max ** 0.95)
+    """Whether steps shrank because the solution runs away: it grows at a rate out of all proportion to the time that has passed,
+    or its size has reached the end of the range of numbers."""
+    rate, end = motion.rate(t, y, memory), jnp.finfo(y.dtype).max ** 0.05
+    growing = sizes(y) * (1 + 1e-6) >= sizes(motion.first)  # not those that pass the origin
+    growth = jnp.max(jnp.where(growing, jnp.sum(y * rate, axis=1) / jnp.maximum(sizes(y), 1e-300) ** 2, 0.0))
+    least = jnp.minimum(1e6, 1e-4 / jnp.finfo(y.dtype).eps)  # which steps of the least length can tell
+    full = (jnp.max(jnp.abs(y)) > jnp.finfo(y.dtype).max / end) | ~motion.representable(y * end)
+    return ~(growth * elapsed < least) | full
+
+
+def runs_off(p: Problem, t: Array, y: State, growth: Float[Array, " rows"]) -> Bool[Array, ""]:
+    """Whether a solution that has come to its end grows so fast there that it runs away at this very time, to the tolerance."""
+    least = jnp.maximum(LEAST_GROWTH, 0.01 / p.plan.rtol)
+    growing = sizes(y) > sizes(p.motion.first)
+    return jnp.any(growing & ~(growth * (t - p.plan.t0) < least))

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from tokenfield._norms import sizes
 from tokenfield._types import Memory
-from tokenfield.evolution.problem import Problem
+from tokenfield.evolution.problem import Problem, runs_off
 from tokenfield.status import Status
 
 
@@ -89,6 +90,7 @@ def attempt(p: Problem, now: Walker) -> Step:
     y, error, dense, solver_state, solved = p.solver.step(
         p.motion.term, now.t, now.tnext, now.y, now.memory, now.solver_state, now.jumped
     )
+    y = jnp.where(p.motion.representable(y), y, jnp.nan)
     keep, t, tnext, jumped, control_state, controlled = p.control.adapt_step_size(
         now.t, now.tnext, now.y, y, now.memory, error, _error_order(p), now.control_state
     )
@@ -158,6 +160,9 @@ def arrive(p: Problem, now: Walker, step: Step, saved: Array) -> Walker:
     t1 = p.plan.t1
     memory, resolved = p.motion.remember(step.t, step.y, now.memory), p.motion.resolved(step.y, p.plan.rtol)
     status = jnp.where(step.t >= t1, jnp.where(resolved, Status.COMPLETED, Status.UNRESOLVED), Status.RUNNING)
+    growth = 1 - sizes(now.y) / jnp.maximum(sizes(step.y), jnp.finfo(step.y.dtype).tiny)
+    blown = runs_off(p, step.t, step.y, growth / jnp.where(step.t > now.t, step.t - now.t, 1.0))
+    status = jnp.where((step.t >= t1) & blown, Status.BLOW_UP, status)
     status = jnp.where(step.stopped, step.stop, status)
     failed = [
         (p.motion.healthy(memory), Status.UNSOLVED),

@@ -84,7 +84,8 @@ class Task:
 
     def motion(self) -> AbstractMotion:
         """The motion from the start. Sums are ten times as accurate as steps."""
-        return self.kind.pose(self.flow, self.start, Sums(self.summation, self.tolerance), self.seed)
+        start = self.kind.begin(self.flow, self.start, self.plan.t0)
+        return self.kind.pose(self.flow, start, Sums(self.summation, self.tolerance), self.seed)
 
     @property
     def tolerance(self) -> float:

@@ -21,6 +21,10 @@ Block = Callable[[Float[Array, "m d"], Float[Array, "m d"]], Float[Array, "m d"]
 """What stands around attention: the field a and the points where it was read, to the field that moves tokens."""
 
 
+ROUNDING = 1e-3
+"""A change in this first part of a layer is one at its beginning: a layer's time k·step is rounded."""
+
+
 class Gamma(eqx.Module):
     """The field Γ with everything that makes it: an attention, a summation, and a block around it.
 
@@ -146,6 +150,18 @@ class AbstractNormalization(eqx.Module):
         **Raises** `InputError` where there is none.
         """
 
+    def begin(self, t: Any, mu: Any) -> Any:
+        """The state from which a run that starts at time t goes on, where a layer would lead at once: a settled one as it is.
+
+        **Arguments**
+
+        - `t`: the time of the start.
+        - `mu`: tokens, as `settle` returns them.
+
+        **Returns** tokens.
+        """
+        return mu
+
     # The same scheme on other measures.
 
     def gaussian(
@@ -236,14 +252,15 @@ class AbstractLayerNorm(AbstractNormalization):
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
         x = mu.x + step * self.drive(t, gamma(self.reads(mu), None))
-        return mu.with_points(jnp.where(self.on_sphere(t), unit(x), x))
+        return mu.with_points(jnp.where(self.on_sphere(t + ROUNDING * step), unit(x), x))
 
     def settle(self, mu: Any) -> Any:
         mu.refuse_zero_vectors()
-        on = self.on_sphere(np.inf)
-        if on is True or on is False:
-            return mu.with_points(unit(mu.x)) if on else mu
-        return mu.with_points(check.namespace(on, mu.x).where(on, unit(mu.x), mu.x))
+        return _if(self.on_sphere(np.inf), mu)
+
+    def begin(self, t: Any, mu: Any) -> Any:
+        """The first layer brings tokens to the sphere, if LayerNorm follows it, however short it is."""
+        return _if(self.on_sphere(t), mu)
 
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
@@ -272,6 +289,13 @@ class AbstractLayerNorm(AbstractNormalization):
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if self.gain is not None and self.gain.shape not in ((), (d,)):
             raise InputError(f"Argument `gain` must have shape (d,) = ({d},), but has shape {self.gain.shape}.")
+
+
+def _if(on: Any, mu: Any) -> Any:
+    """Tokens on the sphere, if they are to be there."""
+    if on is True or on is False:
+        return mu.with_points(unit(mu.x)) if on else mu
+    return mu.with_points(check.namespace(on, mu.x).where(on, unit(mu.x), mu.x))
 
 
 def gain_parameter(gain: Any) -> Array | None:

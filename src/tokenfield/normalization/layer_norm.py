@@ -100,7 +100,11 @@ class PeriLN(AbstractLayerNorm):
 
 
 class MixLN(AbstractLayerNorm):
-    r"""Mix-LN: Post-LN while t ≤ τ, Pre-LN after  [rigollet2025, section 6.2]. Solvers step exactly onto τ.
+    r"""Mix-LN: Post-LN until the time τ, Pre-LN from then on  [rigollet2025, section 6.2].
+
+    Solvers step exactly onto τ. Layer k of length h is a Post-LN layer where it begins before τ, kh < τ: with steps of 1
+    and τ = 25 these are 25 layers, k = 0, ..., 24. A start off the sphere before τ is first normalized, as its first
+    layer would do.
 
     **Arguments**
 
@@ -128,7 +132,7 @@ class MixLN(AbstractLayerNorm):
 
     def on_sphere(self, t: Any) -> Bool[AnyArray, ""]:
         xp = check.namespace(t, self.tau)
-        return xp.asarray(xp.asarray(t) <= xp.asarray(self.tau))
+        return xp.asarray(xp.asarray(t) < xp.asarray(self.tau))
 
     def jumps(self) -> list[Array]:
         return [self.tau[None]]

@@ -1,5 +1,7 @@
 """Tokens that have met become one: mergers at the right times, however late, and nobody is lost."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,9 +54,9 @@ def test_tokens_of_one_group_are_in_one_place(hundred):
 
 
 def test_before_the_first_merger_nothing_differs(hundred):
-    plain = tkf.evolve(tkf.sa(9.0), GAUSSIAN_DIRECTIONS, t=4.0, save=2, rtol=1e-9)
+    plain = tkf.evolve(tkf.sa(9.0), GAUSSIAN_DIRECTIONS, t=4.0, save=2, rtol=1e-13)
     assert hundred.mergers.t[0] > 4.0
-    ours = tkf.evolve(tkf.sa(9.0), GAUSSIAN_DIRECTIONS, t=4.0, save=2, rtol=1e-9, coalesce=1e-4)
+    ours = tkf.evolve(tkf.sa(9.0), GAUSSIAN_DIRECTIONS, t=4.0, save=2, rtol=1e-13, coalesce=1e-4)
     assert np.max(abs(ours.x - plain.x)) < 1e-12
 
 
@@ -81,6 +83,69 @@ def test_mergers_are_those_of_an_uncoalesced_run():
     met = tkf.evolve(tkf.sa(4.0), KINETIC, t=400.0, save=2, rtol=1e-9, until=close)
     assert len(run.mergers) == 4 and last.t > 30 * run.mergers[0].t
     assert abs(last.t / float(met.reached) - 1) < 1e-3
+
+
+def two(angle, w, d=2):
+    x = np.zeros((2, d))
+    x[0, 0], x[1, 0], x[1, -1] = 1.0, np.cos(angle), np.sin(angle)
+    return tkf.Tokens(x, w=[w, 1 - w])
+
+
+def meeting_time(beta, w, angle, radius):
+    """Of two tokens under SA the angle obeys α' = -sin α [w₂/(w₂ + w₁g) + w₁/(w₁ + w₂g)], g = e^{β(1 - cos α)}: token 1 goes to
+    token 2 at the rate sin α times attention's weight on it, and so does token 2. The time until the chord is the radius."""
+
+    def slowness(u):
+        α = np.exp(u)
+        g = np.exp(beta * (1 - np.cos(α)))
+        return α / (np.sin(α) * ((1 - w) / (1 - w + w * g) + w / (w + (1 - w) * g)))
+
+    cuts = np.linspace(np.log(2 * np.arcsin(radius / 2)), np.log(angle), 40)
+    return sum(quad(slowness, a, b, epsabs=0, epsrel=1e-13)[0] for a, b in pairwise(cuts))
+
+
+GRID = [
+    (b, w, a, r, d)
+    for b in (0.5, 5.0, 12.0)
+    for w in (0.3, 0.5, 0.9)
+    for a in (0.3, 1.5, 2.5)
+    for r in (1e-3, 1e-4, 1e-5)
+    for d in (2, 3)
+]
+FEW = [(0.5, 0.5, 0.3, 1e-5, 2), (5.0, 0.3, 2.5, 1e-4, 2), (12.0, 0.9, 1.5, 1e-3, 3), (0.5, 0.3, 1.5, 1e-5, 3)]
+
+
+@pytest.mark.parametrize("cases", [pytest.param(FEW, id="few"), pytest.param(GRID, id="grid", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("rtol", "error"), [(1e-9, 1e-7), (None, 1e-4)])
+def test_two_clusters_meet_when_the_integral_says(cases, rtol, error):
+    """To the tolerance, whatever β, weights, angle and radius are: 4e-9 at rtol = 1e-9, 3e-5 at the usual 1e-6 (a delay of
+    e^{β(1 - cos α)} multiplies errors of the angle by β sin α)."""
+    for beta, w, angle, radius, d in cases:
+        run = tkf.evolve(tkf.sa(beta), two(angle, w, d), t=1e30, coalesce=radius, save=2, rtol=rtol)
+        assert len(run.mergers) == 1
+        assert abs(run.mergers.t[0] / meeting_time(beta, w, angle, radius) - 1) < error, (beta, w, angle, radius, d)
+
+
+def test_two_that_part_do_not_delay_the_others():
+    """Near e₂, the unstable axis of V, two tokens begin within the radius and part; near e₁ two others meet when they would
+    alone."""
+    radius, V = 1e-4, np.diag([1.0, -1.0])
+    start = on_circle(np.pi / 2 - 2e-5, np.pi / 2 + 3e-5, 0.02, -0.01)
+    run = tkf.evolve(tkf.sa(8.0, V=V), start, t=8.0, coalesce=radius, save=2, rtol=1e-9)
+    close = lambda t, mu: jnp.linalg.norm(mu.x[2] - mu.x[3]) < radius
+    met = tkf.evolve(tkf.sa(8.0, V=V), start, t=8.0, save=2, rtol=1e-12, until=close)
+    first = run.mergers[0]
+    assert (first.into, first.gone) == (2, 3) and abs(first.t / float(met.reached) - 1) < 1e-6
+
+
+def test_each_of_two_hundred_tokens_has_its_own_time():
+    """The first of many mergers does not wait for others."""
+    start = tkf.Tokens.uniform_sphere(200, 2, seed=3)
+    run = tkf.evolve(tkf.sa(20.0), start, t=4.0, coalesce=1e-4, save=2, rtol=1e-8)
+    i, j = run.mergers[0].into, run.mergers[0].gone
+    close = lambda t, mu: jnp.linalg.norm(mu.x[i] - mu.x[j]) < 1e-4
+    met = tkf.evolve(tkf.sa(20.0), start, t=4.0, save=2, rtol=1e-11, until=close)
+    assert abs(run.mergers[0].t / float(met.reached) - 1) < 1e-6
 
 
 @pytest.mark.parametrize("beta", [4.0, 15.0, 30.0])

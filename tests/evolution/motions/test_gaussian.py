@@ -109,6 +109,18 @@ def test_runs_against_scipy(kind):
     assert np.allclose(np.asarray(run.cov[-1]), exact[2:].reshape(2, 2), atol=1e-8)
 
 
+@pytest.mark.parametrize("kappa", [None, 3.0])
+@pytest.mark.parametrize("kind", fast_first(["softmax", "linear", "sinkhorn", "l2"], "softmax"))
+def test_runs_in_float32(kind, kappa):
+    """With matrices and without, with noise and without: those of float64, to float32."""
+    make = {"softmax": tkf.Softmax, "linear": tkf.Linear, "sinkhorn": tkf.Sinkhorn, "l2": tkf.L2}[kind]
+    single = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), MU)
+    for attention in (make(0.8, V=V), make(0.8)):
+        ours, exact = (tkf.evolve(tkf.Flow(attention, kappa=kappa), mu, t=0.3, save=2) for mu in (single, MU))
+        assert ours.cov.dtype == jnp.float32 and ours.status is exact.status is tkf.Status.COMPLETED
+        assert np.max(abs(ours.cov - exact.cov)) < 2e-5
+
+
 def test_parameters_that_change_with_depth():
     schedule = lambda t: jnp.asarray(V) * jnp.cos(t)
     run = tkf.evolve(tkf.Flow(tkf.Softmax(0.8, A=A, V=schedule)), MU, t=1.0, save=2)
@@ -209,6 +221,23 @@ def test_fates_in_the_cone(fate):
         assert np.allclose(z**2 - x**2, [4 * np.linalg.det(cov) for cov in starts], atol=1e-6)
     else:  # the two rays of e₁e₁ᵀ and e₂e₂ᵀ, both reached
         assert np.max(z - abs(x)) < 1e-4 and np.max(abs(y)) < 1e-2 and min(np.sum(x > 0.05), np.sum(x < -0.05)) >= 2
+
+
+TURN = np.linalg.qr(np.array([[1.0, 0.3], [-0.7, 2.0]]))[0]
+
+
+@pytest.mark.parametrize("solver", ["tsit5", "kvaerno5"])
+@pytest.mark.parametrize("rtol", [1e-9, 1e-6])
+def test_what_round_off_adds_up_to(solver, rtol):
+    """Where nothing restores a state, the round-off of the field, some 1e-16, moves it for all the time: by no more than εt, which
+    no tolerance can mend. Σ = (Σ₀⁻¹ + 2t uuᵀ)⁻¹ keeps its part across u; to t = 10⁹, in coordinates where no entry is 0."""
+    S, t = -np.outer(TURN[:, 0], TURN[:, 0]), np.array([1e3, 1e6, 1e9])
+    run = tkf.evolve(
+        tkf.Flow(tkf.Softmax(A=S)), tkf.Gaussian(np.zeros(2), COV), t=1e9, save=t, rtol=rtol, solver=solver
+    )
+    exact = np.stack([np.linalg.inv(np.linalg.inv(COV) - s * (S + S.T)) for s in t])
+    errors = np.max(abs(np.asarray(run.cov) - exact), axis=(1, 2))
+    assert run.status.ok and np.all(errors < 10 * rtol + np.finfo(float).eps * t), errors
 
 
 def test_l2_does_not_blow_up():

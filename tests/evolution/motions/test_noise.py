@@ -1,5 +1,7 @@
 """Noisy tokens: Brownian motion on spheres, the stationary law, and measured orders."""
 
+from functools import partial
+
 import diffrax as dfx
 import jax
 import jax.numpy as jnp
@@ -8,14 +10,39 @@ import pytest
 
 import tokenfield as tkf
 from tokenfield.errors import InputError
-from tokenfield.evolution.solvers.splitting import Splitting
+from tokenfield.evolution.solvers.splitting import AbstractNoise, Brownian, Splitting
 
 STILL = tkf.Unnormalized(0.0, V=0.0)  # no field: nothing but noise
 
 
+class Silence(AbstractNoise):
+    """No increments."""
+
+    shape: tuple = (64, 2)
+
+    def begin(self, t0):
+        return None
+
+    def halves(self, t0, t1, state):
+        return jnp.zeros(self.shape), jnp.zeros(self.shape), None
+
+
+class Tree(AbstractNoise):
+    """The increments of Diffrax's own Brownian paths."""
+
+    path: dfx.VirtualBrownianTree
+
+    def begin(self, t0):
+        return None
+
+    def halves(self, t0, t1, state):
+        middle = t0 + 0.5 * (t1 - t0)
+        return self.path.evaluate(t0, middle), self.path.evaluate(middle, t1), None
+
+
 def moved(flow, x, h, steps, seed=0):
     """Independent copies of one token after a few steps of a given length, with increments of our own."""
-    solver = Splitting(flow)
+    solver = Splitting(flow, Silence())
 
     def step(x, key):
         a, b = jnp.sqrt(0.5 * h) * jax.random.normal(key, (2, *x.shape))
@@ -41,7 +68,7 @@ def test_weak_order_of_brownian_motion_on_the_sphere():
     t, w = np.polynomial.hermite_e.hermegauss(40)
     grid = np.stack([np.zeros(1600), *(g.ravel() for g in np.meshgrid(t, t))], axis=1)
     weight = np.outer(w, w).ravel() / (2 * np.pi)
-    solver = Splitting(tkf.Flow(STILL, tkf.PostLN(), kappa=1.0))
+    solver = Splitting(tkf.Flow(STILL, tkf.PostLN(), kappa=1.0), Silence())
     errors = []
     for h in (0.02, 0.01, 0.005):
         x = solver._wander(0.0, jnp.broadcast_to(jnp.eye(3)[0], (1600, 3)), jnp.asarray(np.sqrt(h) * grid), h)
@@ -51,31 +78,13 @@ def test_weak_order_of_brownian_motion_on_the_sphere():
     assert np.all(orders > 2.8), orders
 
 
-class Silence(dfx.AbstractPath):
-    """No increments."""
-
-    shape: tuple = (64, 2)
-
-    @property
-    def t0(self):
-        return -jnp.inf
-
-    @property
-    def t1(self):
-        return jnp.inf
-
-    def evaluate(self, t0, t1=None, left=True):
-        return jnp.zeros(self.shape)
-
-
 def test_measured_weak_order():
     """A token in a fixed field, θ̇ = -sin θ, on the circle: E cos θ(1) from θ(0) = π/2 errs by O(h²).
 
     Without sampling: Brownian motion on the circle is exact, e^{-k²h/κ} a mode; the drift's map is the solver's own step."""
     κ = 2.0
-    solver = Splitting(tkf.Flow(STILL, tkf.PostLN(), kappa=κ))
-    drift = dfx.ODETerm(lambda t, y, args: jnp.stack([y[:, 1] ** 2, -y[:, 0] * y[:, 1]], axis=1))
-    terms = dfx.MultiTerm(drift, dfx.ControlTerm(lambda t, y, args: jnp.ones(()), Silence()))
+    solver = Splitting(tkf.Flow(STILL, tkf.PostLN(), kappa=κ), Silence())
+    terms = dfx.ODETerm(lambda t, y, args: jnp.stack([y[:, 1] ** 2, -y[:, 0] * y[:, 1]], axis=1))
     θ, k = 2 * np.pi * np.arange(64) / 64, np.fft.fftfreq(64, 1 / 64)
     errors = []
     for steps in (2, 4, 8):
@@ -135,17 +144,107 @@ def test_strong_order(norm, order):
     mu = tkf.Tokens.uniform_sphere(100, 2, seed=1)
     rate = lambda t, y, args: flow.velocity(t, mu.with_points(y), None, tkf.Dense())
     path = dfx.VirtualBrownianTree(0.0, 1.0, 2.0**-12, (100, 2), jax.random.key(3))
-    terms = dfx.MultiTerm(dfx.ODETerm(rate), dfx.ControlTerm(lambda t, y, args: jnp.ones(()), path))
 
     @jax.jit
     def end(h):
-        solver = Splitting(flow)
-        body = lambda i, y: solver.step(terms, i * h, (i + 1) * h, y, None, None, False)[0]
+        solver = Splitting(flow, Tree(path))
+        body = lambda i, y: solver.step(dfx.ODETerm(rate), i * h, (i + 1) * h, y, None, None, False)[0]
         return jax.lax.fori_loop(0, jnp.round(1 / h).astype(int), body, mu.x)
 
     exact = end(2.0**-10)
     errors = [float(jnp.sqrt(jnp.mean((end(h) - exact) ** 2))) for h in (2.0**-3, 2.0**-6)]
     assert abs(np.log2(errors[0] / errors[1]) / 3 - order) < 0.15, errors
+
+
+@partial(jax.jit, static_argnums=2)
+def _path_at(seed, ts, count):
+    path = Brownian(jax.random.key(seed), (count, 1))
+    return jax.lax.map(lambda t: path.between(path.at(jnp.zeros(())), path.at(t)), ts)[:, :, 0]
+
+
+def path_at(ts, count=10_000, seed=0):
+    """W(t) - W(0) of many independent paths, one row per time."""
+    return np.asarray(_path_at(seed, jnp.asarray(ts), count))
+
+
+def test_the_law_of_brownian_paths():
+    """Cov(W(s), W(t)) = min(s, t) across octaves and inside the smallest cells, and 0 across t = 0: within four standard errors;
+    fourth moments are those of normal variables; increments over disjoint intervals are independent, squares included."""
+    ts = np.array([1e-9, 1e-7, 0.013, 0.25, 0.3, 0.30001, 0.5, 0.7, 1.0, 1.3, 2.0, 3.7, 100.3, 1e6 / 3])
+    n, w = 10_000, path_at(ts)
+    exact = np.minimum.outer(ts, ts)
+    error = np.sqrt((np.outer(ts, ts) + exact**2) / n)
+    assert np.max(abs(w @ w.T / n - exact) / error) < 4
+    increments = np.diff(w, axis=0) / np.sqrt(np.diff(ts))[:, None]
+    assert np.max(abs(np.mean(increments**4, axis=1) - 3)) < 4 * np.sqrt(96 / n)
+    squares = np.corrcoef(increments**2)
+    assert np.max(abs(squares - np.eye(len(squares)))) < 5 / np.sqrt(n)
+    before, after = np.split(path_at([-0.7, -0.2, 0.2, 0.7]), 2)
+    assert abs(np.mean(before[0] ** 2) - 0.7) < 4 * 0.7 * np.sqrt(2 / n)
+    assert np.max(abs(before @ after.T / n)) < 4 * 0.7 / np.sqrt(n)
+
+
+def test_brownian_paths_are_continuous_to_round_off():
+    """A Brownian path moves by √Δt: at most 1e-7 or so where Δt is round-off, and far less away from the ends of cells."""
+    ts = np.random.default_rng(0).uniform(0.01, 30, 20)
+    moved = abs(path_at(ts * (1 + 4e-16), 500) - path_at(ts, 500))
+    assert np.max(moved) < 1e-6 and np.median(moved) < 1e-11
+    assert not np.allclose(path_at(ts, 500), path_at(ts, 500, seed=1))
+
+
+SPACES = {
+    "sphere": (tkf.sa(2.0, kappa=8.0), 0.5),
+    "space": (tkf.Flow(tkf.Softmax(1.0), tkf.Free(), kappa=4.0), 1.0),
+}
+
+
+@pytest.mark.parametrize("where", SPACES)
+def test_the_path_does_not_depend_on_steps(where):
+    """Runs with other tolerances and other save times approach one and the same path, at the strong order; other seeds do not."""
+    flow, order = SPACES[where]
+    mu = tkf.Tokens.uniform_sphere(100, 3, seed=0)
+    run = lambda **how: tkf.evolve(flow, mu, t=1.0, **{"seed": 3, "save": 2, **how})
+    fine = run(rtol=1e-7).final.x
+    ends = [run(rtol=1e-2), run(rtol=1e-4), run(rtol=1e-4, save=8)]
+    errors = [float(np.sqrt(np.mean((end.final.x - fine) ** 2))) for end in ends]
+    finer = np.log(int(ends[1].steps) / int(ends[0].steps))
+    assert np.log(errors[0] / errors[1]) / finer > order - 0.25, errors
+    assert errors[2] < 2 * errors[1] < errors[0]
+    other = float(np.sqrt(np.mean((run(rtol=1e-4, seed=4).final.x - fine) ** 2)))
+    assert other > 5 * errors[1]
+
+
+@pytest.mark.parametrize("where", SPACES)
+def test_a_member_alone_sees_the_path_that_it_sees_among_others(where):
+    """With steps that adapt, which differ in no digit."""
+    flow, mu, how = SPACES[where][0], tkf.Tokens.uniform_sphere(9, 3, seed=0), {"t": 3.0, "save": 7}
+    runs = tkf.evolve([flow] * 3, mu, seed=7, **how)
+    member = runs.member(1)
+    alone = tkf.evolve(flow, mu, seed=member.provenance.noise, **how)
+    assert int(member.steps) == int(alone.steps) and np.max(abs(member.x - alone.x)) < 1e-9
+
+
+@pytest.mark.slow
+def test_a_traced_run_sees_the_same_path():
+    flow, mu, how = SPACES["sphere"][0], tkf.Tokens.uniform_sphere(9, 3, seed=0), {"t": 3.0, "save": 7}
+    mapped = jax.vmap(lambda seed: tkf.evolve(flow, mu, seed=seed, **how).x)(jnp.arange(2))
+    for seed in range(2):
+        assert np.max(abs(mapped[seed] - tkf.evolve(flow, mu, seed=seed, **how).x)) < 1e-9
+
+
+@pytest.mark.parametrize("how", ["one value a layer", "a switch"])
+def test_steps_land_on_jumps(how):
+    """Where the flow jumps between steps of a given length, its order is still 2: with next to no noise, against a run without."""
+    parts = {
+        "one value a layer": (tkf.Softmax(tkf.PerLayer([1.0, 6.0, 0.5], step=0.3)), tkf.PostLN()),
+        "a switch": (tkf.Softmax(2.0), tkf.MixLN(0.37)),
+    }[how]
+    mu = tkf.Tokens.uniform_sphere(12, 3, seed=1)
+    exact = tkf.evolve(tkf.Flow(*parts), mu, t=0.9, save=1, rtol=1e-11).final.x
+    end = lambda h: tkf.evolve(tkf.Flow(*parts, kappa=1e30), mu, t=0.9, save=1, step=h).final.x
+    errors = [float(np.max(abs(end(h) - exact))) for h in (0.08, 0.04, 0.02, 0.01)]
+    order = np.polyfit(np.log([0.08, 0.04, 0.02, 0.01]), np.log(errors), 1)[0]
+    assert 1.8 < order < 2.3, errors
 
 
 def test_runs_are_reproducible_and_stay_on_the_sphere():

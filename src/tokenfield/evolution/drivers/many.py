@@ -106,6 +106,7 @@ class Posed(eqx.Module):
     tolerance: float = eqx.field(static=True)
 
     def motion(self, flow: Flow, start: AbstractMeasure, seed: Any) -> AbstractMotion:
+        start = self.kind.begin(flow, start, self.plan.t0)
         return self.kind.pose(flow, start, Sums(self.summation, self.tolerance), seed)
 
     def map(self, members: Members, function: Callable, *arguments: Any) -> Any:

@@ -5,6 +5,10 @@ of order one, bounds the step of an explicit solver, while clusters drift at rat
 their mean with their mass, at an error of O(ε²), nothing but the motion itself bounds the step, and t = 10³⁰ is some
 hundreds of steps away.
 
+The time of a merger is that at which the distance |x_i - x_j| of two tokens that approach each other (on the sphere the chord
+between their directions) comes down to ε. So that it is as accurate as the tolerance says, errors of tokens are held small
+against the distance to their nearest neighbour, not only against their length.
+
 Two more things are needed to go that far. A token's own term in its sum is radial and moves nobody, but its rounding, 1e-16,
 would: it is left out ("apart"). And a time of 10²⁰ cannot be advanced by 1: where the flow does not depend on time, a phase
 between two mergers counts from its own beginning.
@@ -15,21 +19,23 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
 from tokenfield._interrupt import ctrl_c
-from tokenfield._norms import unit
+from tokenfield._norms import sizes, unit
 from tokenfield._types import Memory, Rows, Time
 from tokenfield.errors import InputError
 from tokenfield.evolution.clocks import Clock
 from tokenfield.evolution.drivers.single import Company, Walked, walk
-from tokenfield.evolution.motions.base import AbstractModified, AbstractMotion, State
+from tokenfield.evolution.motions.base import AbstractModified, AbstractMotion, Method, Pacing, State
 from tokenfield.evolution.motions.particles import Particles
 from tokenfield.evolution.observables import along
 from tokenfield.evolution.outcome import Outcome
@@ -44,7 +50,10 @@ from tokenfield.status import Status
 
 PAIRWISE = 256
 """Tokens up to which every pair is looked at to see who has met, and the time is located inside the step; beyond, only those
-in one cell of a grid are, at the end of a step."""
+in one cell of a grid are, at the end of a step: times of mergers are then late by a step at most."""
+
+ROUNDING = 64
+"""Round-off in the distance of two tokens, in units of the last digit of their coordinates, at most."""
 
 SMALLEST = 32
 """Below so many tokens a smaller program saves nothing."""
@@ -63,7 +72,7 @@ class Merging(AbstractModified):
     live: Bool[Array, " n"]
     radius: Float[Array, ""]
     patience: Int[Array, ""]
-    """How many tokens must have met before it is worth to merge them."""
+    """How many tokens must have met before it is worth to merge them: of few tokens, the first two."""
 
     def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         return jnp.where(self.live[:, None], self.inner.rate(t, y, memory), 0.0)
@@ -75,14 +84,51 @@ class Merging(AbstractModified):
     def may_stop(self) -> str | None:
         return "inside" if len(self.live) <= PAIRWISE else "after"
 
-    def stop(self, y: State) -> Int[Array, ""]:
-        """MEETING where enough tokens have met that are to become one."""
-        x = check.on_device(unit(y)) if self.flow.normalization.confines else y
-        close = _closest(x, self.live) if len(x) <= PAIRWISE else _in_one_cell(x, self.live, self.radius)
-        return jnp.where(jnp.sum(close < self.radius) >= self.patience, Status.MEETING, Status.RUNNING)
+    def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: Pacing) -> Method:
+        """Errors small against distances, down to the radius: below it there is nothing to tell apart."""
+        named, control = self.inner.method(solver, rtol, atol, pacing)
+        if len(self.live) > PAIRWISE:
+            return named, control
+        least = jnp.maximum(jnp.minimum(atol, 0.01 * rtol * self.radius), 50 * jnp.finfo(atol.dtype).eps)
+        inside = lambda c: c.controller if isinstance(c, dfx.ClipStepSizeController) else c
+        finer = dataclasses.replace(inside(control), atol=least, size=Apart(self.live))
+        return named, eqx.tree_at(inside, control, finer) if inside(control) is not control else finer
+
+    def stop(self, t: Array, y: State) -> Int[Array, ""]:
+        """MEETING where tokens have met that are to become one."""
+        x, none = self._places(y), jnp.asarray(0)
+        if len(x) > PAIRWISE:
+            met = jnp.sum(_in_one_cell(x, self.live, self.radius) < self.radius)
+        else:
+            near = jnp.any(_closest(x, self.live) < self.radius)
+            met = lax.cond(near, lambda: jnp.sum(self._approached(t, y) < self.radius), lambda: none)
+        return jnp.where(met >= self.patience, Status.MEETING, Status.RUNNING)
+
+    def _places(self, y: State) -> Float[Array, "n d"]:
+        return unit(y) if self.flow.normalization.confines else y
+
+    def _approached(self, t: Array, y: State) -> Float[Array, " n"]:
+        """The distance of every live token to the nearest other that comes no farther."""
+        x, v, index = self._places(y), self.rate(t, y, None), jnp.arange(len(y))
+
+        def row(i):
+            Δ, approaches = x[i] - x, jnp.sum((x[i] - x) * (v[i] - v), axis=1) <= 0
+            gap = jnp.where(self.live & (index != i) & approaches, jnp.linalg.norm(Δ, axis=1), jnp.inf)
+            return jnp.where(self.live[i], jnp.min(gap), jnp.inf)
+
+        return lax.map(row, index)
 
 
-def _closest(x: Float[Array, "n d"], live: Bool[Array, " n"]) -> Float[Array, " n"]:
+class Apart(eqx.Module):
+    """The size against which the error of a token is small: its length, or its distance to the nearest other token."""
+
+    live: Bool[Array, " n"]
+
+    def __call__(self, y: Rows) -> Any:
+        return jnp.minimum(sizes(y), _closest(y, self.live))
+
+
+def _closest(x: Rows, live: Bool[Array, " n"]) -> Float[Array, " n"]:
     """The distance of every live token to the nearest other."""
     x = x - x[0]  # distances do not notice, round-off does: groups that are about to merge are where it matters
     squares, index = jnp.sum(x**2, axis=1), jnp.arange(len(x))
@@ -194,7 +240,7 @@ class Phases:
                 self._collect(phase)
                 if phase.status is Status.MEETING:
                     x, w = self._merge(y, w, v, radius)
-                    found = radius if len(w) < before else 0.5 * found  # some came close without approaching
+                    found = radius if len(w) < before else 0.5 * found  # of many, some came close without approaching
                 elif phase.status in (Status.STALLED, Status.BLOW_UP) and self.timeless and int(walker.accepted) > 1:
                     x = y  # the clock, not the motion, has no finer step: count anew
                 else:
@@ -206,8 +252,8 @@ class Phases:
         return self.task.radius
 
     def _merge(self, x: np.ndarray, w: np.ndarray, v: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
-        """Merge who has met."""
-        groups = groups_of(x, v, w, radius)
+        """Merge who has met. Where they are was found to round-off, and so is the radius."""
+        groups = groups_of(x, v, w, radius + ROUNDING * float(np.finfo(x.dtype).eps) * float(np.max(np.abs(x))))
         if groups.max() + 1 == len(w):
             return x, w
         self.ledger.merge(self.clock.t, groups)
@@ -228,7 +274,7 @@ class Phases:
             sums = sums.without_own_term()
         live, patience = (
             check.on_device(np.arange(capacity) < len(w)),
-            check.on_device(np.asarray(max(1, len(w) // 64))),
+            check.on_device(np.asarray(1 if capacity <= PAIRWISE else max(1, len(w) // 64))),
         )
         parts = Particles(self.flow, start, sums), live, check.on_device(np.asarray(radius, x.dtype)), patience
         return Merging(*parts)  # pyright: ignore[reportCallIssue]
@@ -322,8 +368,10 @@ def _here(motion: Merging, t: Array, y: State) -> tuple[State, State]:
 
 
 def fewer(capacity: int, count: int) -> int:
-    """Places for `count` tokens: as many as before, until a quarter of them (of many, a half) would do."""
+    """Places for `count` tokens: as many as before, until a quarter of them (of many, a half) would do, or every pair can be
+    looked at."""
     enough = capacity // 4 if capacity <= 4096 else capacity // 2
+    enough = max(enough, PAIRWISE) if capacity > PAIRWISE else enough
     if count > enough or capacity <= SMALLEST:
         return capacity
     return max(SMALLEST // 2, 1 << math.ceil(math.log2(count)))

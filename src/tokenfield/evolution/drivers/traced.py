@@ -3,15 +3,15 @@
 from typing import Any
 
 import diffrax as dfx
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from tokenfield._compile import compiled
+from tokenfield._norms import sizes
 from tokenfield.evolution.observables import along
 from tokenfield.evolution.outcome import Outcome
-from tokenfield.evolution.problem import Problem, explodes
+from tokenfield.evolution.problem import Problem, explodes, runs_off
 from tokenfield.evolution.task import Task
 from tokenfield.status import Status
 
@@ -33,8 +33,12 @@ def run(task: Task) -> Outcome:
 @compiled
 def _solve(p: Problem, max_steps: int, adjoint: str) -> tuple[Array, ...]:
     """Times, states, the time reached, the status, steps and accepted steps."""
-    t1, y0 = p.plan.t1, p.motion.first
-    t0 = eqx.error_if(p.plan.t0, ~(p.plan.t0 < t1), "Time must run forward, from a start to a later end.")
+    y0, forward = p.motion.first, p.plan.t0 < p.plan.t1
+    t0 = jnp.where(jnp.isfinite(p.plan.t0), p.plan.t0, 0.0)
+    t1 = jnp.where(
+        forward & jnp.isfinite(p.plan.t1), p.plan.t1, t0 + 1e-3 * (1 + jnp.abs(t0))
+    )  # if not: a short walk in vain
+    ts = jnp.sort(jnp.clip(p.ts, t0, t1))
     read = lambda t, y, args: (t, y)
     memory = p.motion.remember(t0, y0, None)
     event = None if p.plan.until is None else dfx.Event(lambda t, y, args, **kwargs: p.met(t, y))
@@ -46,7 +50,7 @@ def _solve(p: Problem, max_steps: int, adjoint: str) -> tuple[Array, ...]:
         None,
         y0,
         args=memory,
-        saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=p.ts, fn=read), dfx.SubSaveAt(t1=True, fn=read)]),
+        saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts, fn=read), dfx.SubSaveAt(t1=True, fn=read)]),
         stepsize_controller=p.control,
         max_steps=max_steps,
         adjoint=ADJOINTS[adjoint](),
@@ -55,13 +59,20 @@ def _solve(p: Problem, max_steps: int, adjoint: str) -> tuple[Array, ...]:
     )
     assert solution.ys is not None
     (_, states), (last_t, last) = solution.ys
-    t, y = last_t[0], jnp.where(jnp.all(jnp.isfinite(last)), last[0], y0)
-    reached = (p.ts <= t)[:, None, None] & jnp.isfinite(states)
+    finite = jnp.all(jnp.isfinite(last)) & p.motion.representable(last[0]) & forward
+    t, y = jnp.where(forward, last_t[0], t0), jnp.where(finite, last[0], y0)
+    reached = (
+        forward
+        & (ts <= t)[:, None, None]
+        & jnp.isfinite(states)
+        & jax.vmap(p.motion.representable)(states)[:, None, None]
+    )
+    status = jnp.where(p.motion.healthy(memory), _status(p, solution.result, t, y, memory), Status.UNSOLVED)
     return (
-        jnp.minimum(p.ts, t),
+        jnp.minimum(ts, t),
         jnp.where(reached, states, y),
         t,
-        jnp.where(p.motion.healthy(memory), _status(p, solution.result, t, y, memory), Status.UNSOLVED),
+        jnp.where(forward, jnp.where(~finite & (status == Status.COMPLETED), Status.BLOW_UP, status), Status.BACKWARD),
         solution.stats["num_steps"],
         solution.stats["num_accepted_steps"],
     )
@@ -72,6 +83,8 @@ def _status(p: Problem, result: Any, t: Array, y: Array, memory: Any) -> Array:
     early = jnp.where(result == dfx.RESULTS.max_steps_reached, Status.MAX_STEPS, Status.STALLED)
     blown = explodes(p.motion, t - p.plan.t0, t, y, memory)
     early = jnp.where((early == Status.STALLED) & blown, Status.BLOW_UP, early)
-    status = jnp.where(t >= p.plan.t1, Status.COMPLETED, early)
+    growth = jnp.sum(y * p.motion.rate(t, y, memory), axis=1) / jnp.maximum(sizes(y), jnp.finfo(y.dtype).tiny) ** 2
+    arrived = jnp.where(runs_off(p, t, y, growth), Status.BLOW_UP, Status.COMPLETED)
+    status = jnp.where(t >= p.plan.t1, arrived, early)
     status = jnp.where(result == dfx.RESULTS.event_occurred, Status.STOPPED, status)
     return jnp.where((status == Status.COMPLETED) & ~p.motion.resolved(y, p.plan.rtol), Status.UNRESOLVED, status)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.errors import InputError
-from tokenfield.evolution.solvers import SOLVERS, checked_solver, control_with_jumps
+from tokenfield.evolution.solvers import SOLVERS, checked_solver, control_with_jumps, with_tolerances
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractMeasure
 from tokenfield.status import Status
@@ -54,6 +54,11 @@ class MotionKind(abc.ABC):
         """The motion from a settled start, unchecked and traceable."""
 
     @classmethod
+    def begin(cls, flow: Flow, start: Any, t0: Any) -> Any:
+        """A settled start as it is just after the time t0, where the flow moves it at once; traceable."""
+        return start
+
+    @classmethod
     def solver(cls, given: Any, start: AbstractMeasure) -> str | dfx.AbstractSolver:
         """The solver that was asked for, by its name or itself, or the usual one; refused if it does not suit."""
         if given is None:
@@ -87,7 +92,7 @@ class AbstractMotion(eqx.Module):
 
     def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: "Pacing") -> Method:
         """The solver, which was checked before, and its step control."""
-        named = SOLVERS[solver](rtol) if isinstance(solver, str) else solver
+        named = SOLVERS[solver](rtol) if isinstance(solver, str) else with_tolerances(solver, rtol)
         return named, control_with_jumps(rtol, atol, [jump.astype(pacing.ts.dtype) for jump in self.flow.jumps()])
 
     # What is looked at after every step.
@@ -104,12 +109,16 @@ class AbstractMotion(eqx.Module):
         """Whether the state can still be represented to the accuracy asked for."""
         return jnp.asarray(True)
 
+    def representable(self, y: State) -> Bool[Array, ""]:
+        """Whether the measure of a finite state is finite."""
+        return jnp.asarray(True)
+
     @property
     def may_stop(self) -> str | None:
         """Whether the motion itself may ask for a stop: None, "inside" a step, where its time is located, or "after" it."""
         return None
 
-    def stop(self, y: State) -> Int[Array, ""]:
+    def stop(self, t: Array, y: State) -> Int[Array, ""]:
         """RUNNING, or why the run is to stop here."""
         return jnp.asarray(Status.RUNNING)
 

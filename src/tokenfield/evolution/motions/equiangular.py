@@ -2,8 +2,10 @@
 
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 
+from tokenfield import _checks as check
 from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, Sums, refuse_parts
 from tokenfield.flow import Flow
@@ -25,13 +27,18 @@ class Cosine(AbstractMotion, MotionKind):
         return mu
 
     @classmethod
+    def begin(cls, flow: Flow, start: Equiangular, t0: Any) -> Equiangular:
+        """On the sphere lengths are 1."""
+        xp, r, on = check.known(start.r, flow.normalization.on_sphere(t0))
+        return eqx.tree_at(lambda mu: mu.r, start, xp.where(on, xp.ones_like(r), r))
+
+    @classmethod
     def pose(cls, flow: Flow, start: Equiangular, sums: Sums, seed: Any) -> Self:
         return cls(flow, start)
 
     @property
     def first(self) -> State:
-        r = jnp.where(self.flow.normalization.confines, 1.0, self.start.r)
-        return jnp.stack([self.start.alignment, r])[:, None]
+        return jnp.stack([self.start.alignment, self.start.r])[:, None]
 
     def measure(self, y: State) -> Equiangular:
         return self.start.with_alignment(y[0, 0], y[1, 0])

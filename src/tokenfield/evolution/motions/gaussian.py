@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
 from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, Sums, refuse_parts
@@ -43,7 +44,11 @@ class Affine(AbstractMotion, MotionKind):
     def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
         flow = at_time(self.flow, t)
         mean, factor = flow.normalization.gaussian(t, y[0], y[1:].T, flow.attention)
-        return jnp.vstack([mean, factor.T])
+        return jnp.where(self.representable(y), jnp.vstack([mean, factor.T]).astype(y.dtype), jnp.nan)
+
+    def representable(self, y: State) -> Bool[Array, ""]:
+        """LLᵀ is finite too."""
+        return jnp.max(jnp.abs(y[1:])) < (0.25 * jnp.finfo(y.dtype).max / y.shape[1]) ** 0.5
 
 
 class Widening(AbstractMotion, MotionKind):
@@ -75,4 +80,5 @@ class Widening(AbstractMotion, MotionKind):
         mean, slope = flow.normalization.gaussian(t, y[0], L, flow.attention)
         growth = slope @ L.T
         assert flow.kappa is not None
-        return jnp.vstack([mean, growth + growth.T + 2 / flow.kappa * jnp.eye(len(mean), dtype=L.dtype)])
+        spread = growth + growth.T + 2 / flow.kappa * jnp.eye(len(mean), dtype=L.dtype)
+        return jnp.vstack([mean, spread]).astype(y.dtype)

@@ -12,7 +12,7 @@ from tokenfield.errors import InputError
 from tokenfield.evolution.motions.base import AbstractModified, Method, MotionKind, Pacing, Sums
 from tokenfield.evolution.motions.particles import Particles
 from tokenfield.evolution.solvers import Pace
-from tokenfield.evolution.solvers.splitting import Increments, Splitting
+from tokenfield.evolution.solvers.splitting import Brownian, Increments, Splitting
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 
@@ -41,22 +41,23 @@ class Noisy(AbstractModified, MotionKind):
         return Particles.settle(flow, mu)
 
     @classmethod
+    def begin(cls, flow: Flow, start: Tokens, t0: Any) -> Tokens:
+        return flow.normalization.begin(t0, start)
+
+    @classmethod
     def pose(cls, flow: Flow, start: Tokens, sums: Sums, seed: Any) -> Self:
         parts = Particles.pose(flow, start, sums, seed), seed
         return cls(*parts)  # pyright: ignore[reportCallIssue]
 
     def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: Pacing) -> Method:
-        return Splitting(self.flow), Pace(rtol, pacing.step, self.longest_step, pacing.ts, pacing.t1)
-
-    @property
-    def term(self) -> dfx.MultiTerm:
-        increments = Increments(jax.random.key(self.seed), self.inner.start.x.shape)
-        noise = dfx.ControlTerm(lambda t, y, args: jnp.ones(()), increments)
-        return dfx.MultiTerm(dfx.ODETerm(self.rate), noise)
+        jumps = [jnp.atleast_1d(jump).astype(pacing.ts.dtype) for jump in self.flow.jumps()]
+        ends = jnp.concatenate([pacing.ts, *jumps])
+        noise = (Brownian if pacing.step is None else Increments)(jax.random.key(self.seed), self.inner.start.x.shape)
+        return Splitting(self.flow, noise), Pace(rtol, pacing.step, self.longest_step, ends, pacing.t1)
 
     @property
     def longest_step(self) -> Float[Array, ""]:
-        """Steps over which Brownian motion stays local; in R^d, where its law is exact, any."""
+        """Steps over which Brownian motion stays local, if tokens are ever on the sphere; in R^d, where its law is exact, any."""
         assert self.flow.kappa is not None
         local = LARGEST_TURN * self.flow.kappa / max(self.inner.start.d - 1, 1)
-        return jnp.where(self.flow.normalization.on_sphere(0.0), local, jnp.inf)
+        return jnp.where(self.flow.normalization.on_sphere(-jnp.inf), local, jnp.inf)

@@ -30,6 +30,10 @@ class Particles(AbstractMotion, MotionKind):
         return flow.normalization.settle(mu)
 
     @classmethod
+    def begin(cls, flow: Flow, start: Tokens, t0: Any) -> Tokens:
+        return flow.normalization.begin(t0, start)
+
+    @classmethod
     def pose(cls, flow: Flow, start: Tokens, sums: Sums, seed: Any) -> Self:
         return cls(flow, start, flow.summation(start, None, *sums))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import diffrax as dfx
+import equinox as eqx
 from jaxtyping import Array
 
 from tokenfield.errors import InputError, suggest
@@ -15,19 +16,33 @@ LARGEST_JACOBIAN = 8000
 """Unknowns (n·d) up to which an implicit solver's dense Jacobian is sensible: (8000)² doubles are half a gigabyte."""
 
 
-def _kvaerno5(rtol: Array) -> dfx.AbstractSolver:
-    """With a full chord iteration: Diffrax's default, which gives up early, rejects half of its steps here."""
+def with_tolerances(solver: dfx.AbstractSolver, rtol: Array) -> dfx.AbstractSolver:
+    """A Diffrax solver whose root finder, if it was given no tolerances, has a tenth of the run's.
+
+    Diffrax would take them from the step control together with its norm, but ours is one of lengths of tokens, not of
+    residuals. Its default, a chord iteration that gives up early, rejects half of its steps here and is replaced by a full one."""
+    left_out = dfx.Kvaerno5().root_finder.rtol  # pyright: ignore[reportAttributeAccessIssue]
+    finder = getattr(solver, "root_finder", None)
+    if finder is None or getattr(finder, "rtol", None) is not left_out:
+        return solver
     import optimistix as optx
 
     tolerance: Any = rtol / 10
-    return dfx.Kvaerno5(root_finder=optx.Chord(rtol=tolerance, atol=tolerance))
+    if isinstance(finder, dfx.VeryChord):
+        finder = optx.Chord(rtol=tolerance, atol=tolerance)
+    else:
+        parts = lambda f: (f.rtol, f.atol, f.norm)
+        finder = eqx.tree_at(
+            parts, finder, (tolerance, tolerance, optx.max_norm), is_leaf=lambda leaf: leaf is left_out
+        )
+    return eqx.tree_at(lambda s: s.root_finder, solver, finder)
 
 
 SOLVERS: dict[str, Callable[[Array], dfx.AbstractSolver]] = {
     "tsit5": lambda rtol: dfx.Tsit5(),
     "dopri5": lambda rtol: dfx.Dopri5(),
     "dopri8": lambda rtol: dfx.Dopri8(),
-    "kvaerno5": _kvaerno5,
+    "kvaerno5": lambda rtol: with_tolerances(dfx.Kvaerno5(), rtol),
 }
 """The solvers of differential equations without structure, by their names."""
 
@@ -37,6 +52,11 @@ def checked_solver(given: Any, known: Collection[str], whose: str, unknowns: int
     if isinstance(given, str) and given.lower() in known:
         solver = given.lower()
     elif isinstance(given, dfx.AbstractAdaptiveSolver) and set(known) == set(SOLVERS):
+        if given.term_structure not in (dfx.ODETerm, dfx.AbstractTerm) or _wraps_implicit(given):
+            raise InputError(
+                f"{type(given).__name__} does not serve here: it is for equations in several terms or with noise, or it halves the "
+                "steps of an implicit solver. Use an adaptive solver of ordinary differential equations, such as dfx.Kvaerno5()."
+            )
         solver = given
     elif set(known) == set(SOLVERS):
         raise InputError(f"Unknown solver {given!r}. {suggest(given, SOLVERS)} Any adaptive Diffrax solver works too.")
@@ -50,6 +70,11 @@ def checked_solver(given: Any, known: Collection[str], whose: str, unknowns: int
             f"beyond {LARGEST_JACOBIAN}. Use solver='tsit5': Post-LN flows have no stiff radial mode here."
         )
     return solver
+
+
+def _wraps_implicit(solver: dfx.AbstractSolver) -> bool:
+    """Whether a solver is made of an implicit one; Diffrax then looks for its root finder in vain."""
+    return isinstance(solver, dfx.AbstractWrappedSolver) and isinstance(solver.solver, dfx.AbstractImplicitSolver)
 
 
 def solver_name(solver: str | dfx.AbstractSolver) -> str:
