@@ -14,23 +14,28 @@ IMAGES = ROOT / "docs" / "images"
 sys.path.insert(0, str(ROOT))
 
 
-def readme_script() -> str:
-    """The first Python script of the README."""
-    found = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert found
-    return found[1]
-
-
-def first() -> None:
-    """The README's picture, by the README's script."""
+def from_readme(word: str, name: str, image: str, first: str = "") -> None:
+    """A picture of the README, by the README's own script: the one that has a word in it."""
+    scripts = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    script = next(script for script in scripts if word in script)
     with tempfile.TemporaryDirectory() as folder:
         here = Path.cwd()
         os.chdir(folder)
         try:
-            exec(readme_script(), {})
-            Path("run.png").replace(IMAGES / "first.png")
+            exec(first + script, {})
+            Path(name).replace(IMAGES / image)
         finally:
             os.chdir(here)
+
+
+def first() -> None:
+    """The README's first picture."""
+    from_readme('run.plot("run.png")', "run.png", "first.png")
+
+
+def phase() -> None:
+    """The README's phase diagram."""
+    from_readme('phase.plot("phase.png")', "phase.png", "phase.png", "import tokenfield as tkf\n")
 
 
 def convergence() -> None:
@@ -133,6 +138,6 @@ def bifurcation() -> None:
 
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
-    drawings = {f.__name__: f for f in (first, convergence, speed, measures, spectral, bifurcation)}
+    drawings = {f.__name__: f for f in (first, phase, convergence, speed, measures, spectral, bifurcation)}
     for name in sys.argv[1:] or drawings:
         drawings[name]()

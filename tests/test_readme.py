@@ -16,7 +16,7 @@ def test_the_scripts_run(tmp_path, monkeypatch, capsys):
         exec(script, names)
     told = capsys.readouterr().out
     assert "Trajectory of n = 1000" in told and "5 clusters" in told and "99 mergers of 100 tokens" in told
-    assert {p.name for p in tmp_path.iterdir()} == {"run.png", "run.zarr", "late.png"}
+    assert {p.name for p in tmp_path.iterdir()} == {"run.png", "run.zarr", "late.png", "phase.png"}
 
 
 @pytest.mark.slow  # reverse mode compiles for long; evolution/test_transformations.py has quick variants
