@@ -69,7 +69,7 @@ class Mergers(eqx.Module):
         """These mergers, and those of a run that went on from time t, where it found again who had met before."""
         new = more.t > t
         join = lambda name: np.concatenate([getattr(self, name), getattr(more, name)[new]])
-        return Mergers(*(join(name) for name in ("t", "into", "gone", "left")), self.n)
+        return Mergers(t=join("t"), into=join("into"), gone=join("gone"), left=join("left"), n=self.n)
 
     def __repr__(self) -> str:
         if len(self) == 0:

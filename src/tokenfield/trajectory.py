@@ -495,11 +495,16 @@ class Trajectory(eqx.Module, Generic[M]):
             **dataclasses.asdict(self.provenance),
         }
 
+    @property
+    def own_flow(self) -> Flow | None:
+        """The flow of the run; None where it is not known, or where a batch has flows of different parts."""
+        return self.flow if isinstance(self.flow, Flow) else None
+
     def flows(self) -> list[Flow | None]:
         """The flows of a batch: one per entry of its first axis, where that counts flows; one for all, where members differ by
         their starts alone; else one per member. Of one run, its own."""
         if self.flow is None or not self.batch:
-            return [None if isinstance(self.flow, Flows) else self.flow]
+            return [self.own_flow]
         if isinstance(self.flow, Flows):
             return list(self.flow.flows)
         axes, rest = self.provenance.axes, (0,) * (len(self.batch) - 1)

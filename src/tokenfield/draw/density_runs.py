@@ -111,10 +111,10 @@ def _powers(figure: Any, run: Trajectory, panel: Densities) -> None:
 def curves(run: Trajectory) -> list[tuple[str, np.ndarray]]:
     """Order parameter and entropy; and the free energy where noisy attention lets one fall."""
     found = [("R", along(run.states, "order")), ("entropy", along(run.states, "entropy"))]
-    if run.flow is None or run.flow.kappa is None or scheduled(run.flow):
+    if run.own_flow is None or run.own_flow.kappa is None or scheduled(run.own_flow):
         return found
     try:
-        return [*found, ("free energy", np.asarray(_free_energy(run.states, run.flow)))]
+        return [*found, ("free energy", np.asarray(_free_energy(run.states, run.own_flow)))]
     except InputError:  # attention that is not a gradient has none
         return found
 

@@ -232,7 +232,8 @@ def _from(reached: float, t: Any) -> Any:
 
 def extended(run: Trajectory[M], t: Number, save: Any, options: dict[str, Any]) -> Trajectory[M]:
     """The whole run after it went on to a later time, by its own flow and solver; of a batch, every member."""
-    if run.flow is None:
+    flow = run.own_flow
+    if flow is None and not run.batch:
         raise InputError("The run does not know its flow, with which it would go on: use evolve(flow, run, t).")
     how = run.provenance
     if how.solver == "layers":
@@ -248,12 +249,13 @@ def extended(run: Trajectory[M], t: Number, save: Any, options: dict[str, Any]) 
     if save is None:
         spacing = float(run.times[-1] - run.times[-2]) if len(run) > 1 else float("inf")
         save = max(2, 1 + round((check.number("t", t) - float(run.reached)) / spacing))
-    known = {"rtol": how.rtol, "atol": how.atol}
+    known: dict[str, Any] = {"rtol": how.rtol, "atol": how.atol}
     if how.solver in (*SOLVERS, "etd4", "splitting"):
         known["solver"] = how.solver
     if run.observed is not None and "observe" not in options:
         raise InputError("The run kept observables. Say which go on: run.extend(t, observe=...), the same as before.")
-    more = evolve(run.flow, run, t, **{"save": save, **known, **options})
+    assert flow is not None
+    more = evolve(flow, run, t, **{"save": save, **known, **options})
     return run.followed_by(more)
 
 
@@ -274,13 +276,13 @@ def state_at(run: Trajectory[M], t: Number) -> M:
             f"t = {t:g} is not a saved time, and noise is not drawn twice alike between saved times. Save that time too: "
             "evolve(..., save=times)."
         )
-    if run.flow is None or how.solver not in (*SOLVERS, "etd4"):
+    if run.own_flow is None or how.solver not in (*SOLVERS, "etd4"):
         raise InputError(
             f"t = {t:g} is not a saved time, and the run does not know its flow and solver to solve it again. "
             f"The nearest saved times are {times[before]:g} and {times[min(before + 1, len(times) - 1)]:g}."
         )
     again = evolve(
-        run.flow,
+        run.own_flow,
         run[before],
         (times[before], t),
         save=1,

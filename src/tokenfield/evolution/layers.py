@@ -18,7 +18,7 @@ from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
 from tokenfield.evolution.ensemble import Everyone
 from tokenfield.evolution.outcome import Outcome
-from tokenfield.flow import Flow
+from tokenfield.flow import Flow, no_measure
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.parameters import scheduled
 from tokenfield.status import Status
@@ -78,8 +78,9 @@ def layers(
     for part in scheduled(flow):
         if part.depth is not None and part.depth < depth:
             raise InputError(f"The flow has parameters for {part.depth} layers, but depth = {depth}.")
-    if isinstance(mu0, AbstractMeasure):
-        mu0.refuse_nonfinite()
+    if not isinstance(mu0, AbstractMeasure):
+        raise no_measure(mu0)
+    mu0.refuse_nonfinite()
     start = flow.normalization.begin(0.0, flow.settle(mu0))
     if flow.kappa is not None:
         raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")

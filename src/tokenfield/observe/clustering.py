@@ -147,6 +147,6 @@ def _nearest(points: np.ndarray, leaders: np.ndarray, block: int = 4096) -> np.n
     from scipy.spatial.distance import cdist
 
     if points.shape[1] <= 3:
-        return KDTree(leaders).query(points)[1]
+        return np.asarray(KDTree(leaders).query(points)[1])
     parts = range(0, len(points), block)
     return np.concatenate([np.argmin(cdist(points[i : i + block], leaders), axis=1) for i in parts])

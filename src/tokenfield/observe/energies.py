@@ -103,7 +103,7 @@ def free_energy(thing: Measured, flow: Flow | None = None) -> Float[Array, "*tim
     >>> bool((free_energy(run)[1:] < free_energy(run)[:-1]).all())
     True
     """
-    flow = thing.flow if flow is None and isinstance(thing, Trajectory) else flow
+    flow = thing.own_flow if flow is None and isinstance(thing, Trajectory) else flow
     if not isinstance(flow, Flow):
         raise InputError("The free energy needs a flow with its β and κ: free_energy(mu, tkf.usa(1.0, kappa=4.0)).")
     return states(thing, AbstractDensity).free_energy(flow)
@@ -144,7 +144,7 @@ def _energy(mu: Tokens, beta: Float[Array, ""], scaled: bool, summation: Abstrac
 def energy_beta(run: Trajectory) -> float | None:
     """The β whose energy a run climbs: that of softmax or unnormalized attention with a constant, positive one, numbers Q and K
     included, and no matrices; None where there is none."""
-    coupling = None if run.flow is None else run.flow.coupling_if_any()
+    coupling = None if run.own_flow is None else run.own_flow.coupling_if_any()
     if coupling is None or not float(coupling.beta) > 0 or not float(coupling.V) > 0:
         return None
     return float(coupling.beta)
