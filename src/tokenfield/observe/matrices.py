@@ -42,7 +42,7 @@ def attention_matrix(
     [[0.5, 0.5], [0.5, 0.5]]
     """
     if flow is None and isinstance(thing, Trajectory):
-        flow = thing.flow
+        flow = thing.own_flow
     if isinstance(flow, AbstractAttention):
         flow = Flow(flow, Free())
     if not isinstance(flow, Flow):
