@@ -12,6 +12,10 @@ class StoreError(InputError):
     """A file that cannot be read or written whole."""
 
 
+class CallError(InputError, TypeError):
+    """A call with an argument that does not exist, or without one that must be given: to Python, a `TypeError`."""
+
+
 def suggest(name: object, known: Iterable[str]) -> str:
     """`Did you mean ...?` for a near miss, and what there is to choose from."""
     known = sorted(known)

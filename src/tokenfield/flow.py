@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Number, Numbers, Scalar, no_type_check
 from tokenfield.attention import AbstractAttention, Coupling, Krause, MeanShift, Softmax, Unnormalized
 from tokenfield.attention.base import DENSE, TOLERANCE, Points, as_dtype, query_points, refuse_overflow, requested
@@ -50,6 +51,7 @@ class Flow(eqx.Module):
     reweighting: FisherRao | None
     kappa: Float[Array, ""] | None
 
+    @front_door
     @no_type_check
     def __init__(
         self,
@@ -193,6 +195,7 @@ class Flow(eqx.Module):
         return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization{extra}"
 
 
+@front_door
 @no_type_check
 def velocity(
     flow: Flow,
@@ -255,6 +258,7 @@ def _inverse_noise(kappa: Any) -> Float[Array, ""] | None:
     return number
 
 
+@front_door
 def sa(beta: Scalar = 1.0, *, kappa: Number | None = None, **parameters: Matrix) -> Flow:
     r"""Self-attention on the sphere: $\dot x_i = P_{x_i} \sum_j w_j e^{\beta\langle x_i, x_j\rangle} x_j / Z_i$.
 
@@ -273,6 +277,7 @@ def sa(beta: Scalar = 1.0, *, kappa: Number | None = None, **parameters: Matrix)
     return Flow(Softmax(beta, **parameters), PostLN(), kappa=kappa)
 
 
+@front_door
 def usa(beta: Scalar = 1.0, *, kappa: Number | None = None, scaled: bool = False, **parameters: Matrix) -> Flow:
     r"""Unnormalized self-attention on the sphere: $\dot x_i = P_{x_i} \sum_j w_j e^{\beta\langle x_i, x_j\rangle} x_j$.
 
@@ -291,6 +296,7 @@ def usa(beta: Scalar = 1.0, *, kappa: Number | None = None, scaled: bool = False
     return Flow(Unnormalized(beta, scaled=scaled, **parameters), PostLN(), kappa=kappa)
 
 
+@front_door
 def kuramoto(coupling: Number = 1.0, *, kappa: Number | None = None) -> Flow:
     r"""Identical Kuramoto oscillators: $\dot θ_i = -\text{coupling} \sum_j w_j \sin(θ_i - θ_j)$, which is USA at β = 0.
 
@@ -310,6 +316,7 @@ def kuramoto(coupling: Number = 1.0, *, kappa: Number | None = None) -> Flow:
     return Flow(Unnormalized(0.0, V=V), PostLN(), kappa=kappa)
 
 
+@front_door
 def krause(P: Matrix) -> Flow:
     r"""The Krause model in R^d with fixed weights: $\dot x_i = \sum_j P_{ij} (x_j - x_i)$, P row-stochastic.
 
@@ -325,6 +332,7 @@ def krause(P: Matrix) -> Flow:
     return Flow(Krause(P), Free())
 
 
+@front_door
 def mean_shift(beta: Scalar = 1.0, data: Matrix = None, *, sphere: bool = False) -> Flow:
     r"""Mean-shift with a Gaussian kernel of precision β: $\dot x_i = ∇ \log \int e^{-\beta|x_i - y|^2/2} dμ(y)$.
 

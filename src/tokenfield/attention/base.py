@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers, Self, no_type_check
 from tokenfield.attention.matrices import apply
 from tokenfield.attention.reductions import on_gaussians, placed
@@ -120,6 +121,7 @@ class AbstractAttention(eqx.Module):
         """Whether the attention's own equations were solved to their tolerance."""
         return True
 
+    @front_door
     @no_type_check
     def __call__(
         self,
@@ -152,7 +154,8 @@ class AbstractAttention(eqx.Module):
                 "For points of shape (n, d), write attention(Tokens(points))."
             )
         self.check(mu.d)
-        attention = at_time(as_dtype(self if s is None else placed(self, s), mu.x.dtype), check.scalar("t", t))
+        time = check.as_floats(check.scalar("t", t), mu.x.dtype)
+        attention = at_time(as_dtype(self if s is None else placed(self, s), mu.x.dtype), time)
         points = query_points(mu, x)
         self._refuse_poor_memory(attention, mu)
         where = None if x is None else jnp.atleast_2d(points)
@@ -162,7 +165,7 @@ class AbstractAttention(eqx.Module):
     def _on_gaussian(self, mu: Gaussian, x: Any, t: Any) -> Array:
         """Γ_μ(x) for μ = N(m, Σ); without x, at the mean."""
         self.check(mu.d)
-        attention = at_time(as_dtype(self, mu.dtype), check.scalar("t", t))
+        attention = at_time(as_dtype(self, mu.dtype), check.as_floats(check.scalar("t", t), mu.dtype))
         points = mu.mean if x is None else query_points(Tokens(mu.mean[None]), x)
         middle, slope = on_gaussians(attention).gaussian(mu.mean, mu.factor, jnp.atleast_2d(points - mu.mean).T)
         return (middle + slope.T).reshape(*points.shape[:-1], -1)

@@ -9,6 +9,7 @@ import optimistix as optx
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar, Whole
 from tokenfield.attention.base import Points
 from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters
@@ -57,6 +58,7 @@ class Sinkhorn(AbstractDotProduct):
     iterations: int = eqx.field(static=True)
     guess: Float[Array, " n"] | None
 
+    @front_door
     def __init__(
         self,
         beta: Scalar = 1.0,

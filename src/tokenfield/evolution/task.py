@@ -139,10 +139,12 @@ def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
         clock=clock,
         max_steps=check.whole("max_steps", given.max_steps, 1, "the most steps that a run may take"),
         progress=given.progress,
-        watch=given.watch,
+        watch=_watcher(given.watch),
         adjoint=_adjoint(given.adjoint),
     )
     _refuse_close_times(task)
+    held = sum(array.nbytes for array in start.arrays.values()) * len(task.saves)
+    check.room(2 * held, f"{len(task.saves)} saved states of {start!r:.80}")
     return task
 
 
@@ -249,8 +251,14 @@ def _step(step: Any) -> Any:
 
 def _stop_condition(until: Any) -> Until | None:
     if until is not None and not callable(until):
-        raise InputError(f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {until!r}.")
+        raise InputError(f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {check.brief(until)}.")
     return until  # pyright: ignore[reportReturnType]
+
+
+def _watcher(watch: Any) -> Watch | None:
+    if watch is not None and not callable(watch):
+        raise InputError(f"Argument `watch` must be a function of (t, mu), but is {check.brief(watch)}.")
+    return watch  # pyright: ignore[reportReturnType]
 
 
 def _tolerances(given: Options, dtype: Any, usual: float) -> tuple[float, float]:
@@ -312,6 +320,7 @@ def _save_times(save: Any, times: Any, clock: str) -> Any:
 
 def _spaced(count: int, times: Any, clock: str) -> Any:
     """So many times from start to end, exact at both ends."""
+    check.room(4 * 8 * count, f"{count} saved times")
     if clock == "log":
         if check.traced(times):
             raise InputError("Logarithmic save times need an end time that is known. Give an array of times instead.")

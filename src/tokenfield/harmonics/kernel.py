@@ -10,6 +10,10 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from tokenfield import _checks as check
+from tokenfield._front import front_door
+from tokenfield._types import Count, Number
+
 ORDERS = 2048
 """Orders beyond the highest degree at which the backward recurrence starts; enough up to |β| of about 3·10⁴."""
 
@@ -27,8 +31,8 @@ class Eigenvalues(NamedTuple):
     log_first: Float[Array, ""]
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def kernel_eigenvalues(beta: Float[Array, ""], d: int, degree: int) -> Eigenvalues:
+@front_door
+def kernel_eigenvalues(beta: Number, d: Count, degree: Count) -> Eigenvalues:
     r"""The eigenvalues of the kernel $e^{β⟨x,y⟩}$ on the harmonics of S^{d-1}: $\int e^{β⟨x,y⟩} Y_l(y) dσ(y) = c_l Y_l(x)$.
 
     They are $c_l = Γ(d/2)(2/β)^{d/2-1} I_{l+d/2-1}(β)$ (Funk and Hecke). The ratios $r_ν = I_{ν+1}/I_ν$ come from Gauss's
@@ -37,17 +41,28 @@ def kernel_eigenvalues(beta: Float[Array, ""], d: int, degree: int) -> Eigenvalu
 
     **Arguments**
 
-    - `beta`: β, as an array of shape (); it may be traced.
+    - `beta`: β, one number; it may be traced.
     - `d`: the sphere is S^{d-1}.
     - `degree`: the highest degree.
 
     **Returns** `Eigenvalues` for l = 0..degree, to full relative accuracy.
 
+    **Raises** `InputError` where β is not one finite number, d not a whole number of at least 2, or the degree not one of at
+    least 0, or beyond the memory that there is.
+
     >>> c = kernel_eigenvalues(jnp.asarray(2.0), 3, 1)          # on S²: c_0 = sinh β / β
     >>> bool(abs(jnp.exp(c.log_first) - math.sinh(2.0) / 2.0) < 1e-14)
     True
     """
-    beta = jnp.asarray(beta)
+    beta = check.scalar("beta", beta)
+    d = check.whole("d", d, 2, "the sphere is S^{d-1}")
+    degree = check.whole("degree", degree, 0, "the highest degree")
+    check.room(16 * 8 * (degree + ORDERS), f"The eigenvalues up to degree {degree}")
+    return _eigenvalues(beta, d, degree)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _eigenvalues(beta: Float[Array, ""], d: int, degree: int) -> Eigenvalues:
     ν = np.arange(degree + ORDERS)[::-1] + d / 2 - 1
     step = lambda r, order: ((part := 1 / (2 * (order + 1) + beta * beta * r)), part)
     _, parts = lax.scan(step, jnp.zeros_like(beta), jnp.asarray(ν, beta.dtype))

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._norms import unit
 from tokenfield._types import AnyArray, Scalar, Vector
 from tokenfield.errors import InputError
@@ -35,6 +36,7 @@ class PostLN(AbstractLayerNorm):
     def tangential(self) -> bool:
         return self.gain is None
 
+    @front_door
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 
@@ -62,6 +64,7 @@ class PreLN(AbstractLayerNorm):
 
     gain: Array | None
 
+    @front_door
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 
@@ -89,6 +92,7 @@ class PeriLN(AbstractLayerNorm):
 
     gain: Array | None
 
+    @front_door
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 
@@ -120,6 +124,7 @@ class MixLN(AbstractLayerNorm):
     def timeless(self) -> bool:
         return False
 
+    @front_door
     def __init__(self, tau: Scalar, gain: Vector = None):
         self.tau, self.gain = check.scalar("tau", tau), gain_parameter(gain)
 
@@ -153,6 +158,7 @@ class NGPT(AbstractLayerNorm):
     alpha: Parameter
     gain: Array | None
 
+    @front_door
     def __init__(self, alpha: Scalar = 1.0, gain: Vector = None):
         self.alpha, self.gain = number_parameter("alpha", alpha), gain_parameter(gain)
         if not is_scheduled(self.alpha) and not check.traced(self.alpha) and not float(self.alpha) > 0:
@@ -193,6 +199,7 @@ class SqrtScaling(AbstractLayerNorm):
     def tangential(self) -> bool:
         return self.gain is None
 
+    @front_door
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 

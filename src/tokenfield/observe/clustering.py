@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Number, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Tokens
@@ -52,6 +53,7 @@ class Clusters:
 def clusters(thing: AbstractMeasure, angle: Number = 0.1, *, distance: Number | None = None) -> Clusters: ...
 @overload
 def clusters(thing: Trajectory[Any], angle: Number = 0.1, *, distance: Number | None = None) -> list[Clusters]: ...
+@front_door
 @no_type_check
 def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = None) -> Clusters | list[Clusters]:
     """Groups of tokens that are linked by steps of at most `angle` radians between their directions (single linkage).

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._norms import sizes
 from tokenfield._types import Count, no_type_check
 from tokenfield.errors import InputError
@@ -14,6 +15,7 @@ from tokenfield.measures import AbstractDensity, Tokens
 from tokenfield.observe.base import Measured, each, states
 
 
+@front_door
 @no_type_check
 def overlaps(thing: Measured) -> Float[Array, "*time pairs"]:
     r"""The overlaps of all pairs of tokens: the inner products $\langle θ_i, θ_j\rangle$ of their directions, for i < j.
@@ -29,8 +31,10 @@ def overlaps(thing: Measured) -> Float[Array, "*time pairs"]:
     >>> overlaps(Tokens([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])).tolist()
     [0.0, 1.0, 0.0]
     """
-    _two(states(thing))
-    states(thing).refuse_zero_vectors()
+    mu = states(thing)
+    _two(mu)
+    mu.refuse_zero_vectors()
+    check.room(2 * mu.x.size * mu.n / mu.d * mu.x.dtype.itemsize, "The overlaps of all pairs of tokens")
     return each(_pairs, thing)
 
 
@@ -50,6 +54,7 @@ class Histogram(NamedTuple):
     edges: Float[np.ndarray, " bins+1"]
 
 
+@front_door
 @no_type_check
 def overlap_histogram(thing: Measured, bins: Count = 100) -> Histogram:
     """The histogram of all overlaps over [-1, 1], in which each pair counts by its weight w_i w_j.
@@ -71,9 +76,10 @@ def overlap_histogram(thing: Measured, bins: Count = 100) -> Histogram:
     [0.0, 1.0, 0.0]
     """
     bins = check.whole("bins", bins, 1, "how many bins")
-    edges = np.linspace(-1, 1, bins + 1)
     mu = states(thing)
     _two(mu)
+    check.room(4 * 8 * bins * max(1, mu.x.size // (mu.n * mu.d)), f"Histograms of {bins} bins")
+    edges = np.linspace(-1, 1, bins + 1)
     θ, w = np.asarray(mu.directions), np.asarray(mu.w)
     shares = [_share(*pair, edges) for pair in zip(θ.reshape(-1, mu.n, mu.d), w.reshape(-1, mu.n), strict=True)]
     return Histogram(np.reshape(shares, (*θ.shape[:-2], bins)), edges)
@@ -94,6 +100,7 @@ def _share(θ: np.ndarray, w: np.ndarray, edges: np.ndarray, block: int = 512) -
     return total / total.sum()
 
 
+@front_door
 @no_type_check
 def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
     r"""The mean overlap of two tokens: $\sum_{i \neq j} w_i w_j \langle θ_i, θ_j\rangle / \sum_{i \neq j} w_i w_j$.
@@ -118,6 +125,7 @@ def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
     return check.on_device((xp.sum(mean**2, axis=-1) - alone) / xp.sum(w * (1 - w), axis=-1))
 
 
+@front_door
 @no_type_check
 def order_parameter(thing: Measured) -> Float[Array, "*time"]:
     r"""The order parameter $R = |\sum_i w_i θ_i|$, of a density $|\int x\,dμ|$.

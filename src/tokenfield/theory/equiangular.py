@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers
 from tokenfield.attention import AbstractAttention, Softmax
 from tokenfield.attention.reductions import on_equiangular
@@ -14,6 +15,7 @@ from tokenfield.normalization import AbstractLayerNorm
 from tokenfield.parameters import scheduled
 
 
+@front_door
 def long_context(n: Number, rho: Number, gamma: Number) -> Float[Array, ""]:
     r"""The cosine of two outputs of one softmax layer on n equiangular tokens of cosine ρ, at $β = γ \log n$.
 
@@ -38,6 +40,7 @@ def long_context(n: Number, rho: Number, gamma: Number) -> Float[Array, ""]:
     return output(Softmax(beta=gamma * jnp.log(mu.n)), mu).rho
 
 
+@front_door
 def output(attention: AbstractAttention, mu: Equiangular) -> Equiangular:
     r"""The outputs $Γ(x_i)$ of an attention on equiangular tokens, which are equiangular again.
 
@@ -61,6 +64,7 @@ def output(attention: AbstractAttention, mu: Equiangular) -> Equiangular:
     return Equiangular(log_gap=mu.log_gap + 2 * jnp.log(jnp.abs(p - q)) - 2 * jnp.log(size), n=mu.n, r=mu.r * size)
 
 
+@front_door
 def initial_speed(flow: Flow, n: Number, rho: Number = 0.0, r: Number = 1.0) -> Float[Array, ""]:
     r"""The speed $\dot ρ$ at t = 0 of n equiangular tokens of cosine ρ and length r  [rigollet2025, section 6.2].
 
@@ -84,6 +88,7 @@ def initial_speed(flow: Flow, n: Number, rho: Number = 0.0, r: Number = 1.0) -> 
     return mu.gap * mu.excess / mu.n * flow.normalization.equiangular(zero, mu, flow.attention)[0]
 
 
+@front_door
 def collapse_exponent(flow: Flow, t: Numbers) -> Float[Array, "*times"]:
     r"""The exponent L(t) such that $1 - ρ$ falls like $e^{-L(t)}$, up to a factor, as t → ∞  [rigollet2025, section 6.2].
 
