@@ -118,6 +118,7 @@ def front_door(function: F) -> F:
         args, kwargs = door.read(args, kwargs)
         return body(*args, **kwargs)
 
+    entered.__front_door__ = True  # pyright: ignore[reportAttributeAccessIssue]
     return entered  # pyright: ignore[reportReturnType]
 
 

@@ -12,7 +12,7 @@ from tokenfield.attention.base import AbstractAttention
 from tokenfield.attention.matrices import apply
 from tokenfield.errors import InputError, suggest
 from tokenfield.measures import Tokens
-from tokenfield.parameters import Parameter, fits, matrix_parameter, parameter
+from tokenfield.parameters import Parameter, fits, matrix_parameter, parameter, shown
 from tokenfield.summation import AbstractSummation
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "gelu": lambda x: jax.nn.gelu(x, approximate=False)}
@@ -88,6 +88,9 @@ class MLP(eqx.Module):
         hidden = apply(self.W1, x) + (0.0 if self.b1 is None else self.b1)
         return apply(self.W2, ACTIVATIONS[self.activation](hidden)) + (0.0 if self.b2 is None else self.b2)
 
+    def __repr__(self) -> str:
+        return shown(self)
+
     def check(self, d: int) -> None:
         hidden = fits("W1", self.W1, d)
         fits("W2", self.W2, hidden, rows=d)
@@ -129,6 +132,9 @@ class FisherRao(eqx.Module):
         sums = summation.exponential(β * mu.x, mu.x, mu.x[:, :0], mu.w)
         φ = jnp.exp(sums.shift - coupling.log_unit) * sums.total / jnp.where(β == 0, 1.0, β)
         return self.rate * jnp.where(β == 0, mu.x @ mu.mean, φ)
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def check(self, attention: AbstractAttention) -> None:
         """Refuse attention without a β of its own."""

@@ -19,5 +19,5 @@ class CallError(InputError, TypeError):
 def suggest(name: object, known: Iterable[str]) -> str:
     """`Did you mean ...?` for a near miss, and what there is to choose from."""
     known = sorted(known)
-    near = difflib.get_close_matches(str(name).lower(), known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5) if isinstance(name, str) else []
     return (f"Did you mean {near[0]!r}? " if near else "") + "Known: " + ", ".join(known) + "."

@@ -19,7 +19,7 @@ from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN
-from tokenfield.parameters import at_layer, at_time, is_scheduled, scheduled
+from tokenfield.parameters import at_layer, at_time, describe, described, scheduled
 from tokenfield.summation import AbstractSummation, choose
 
 DENSE_PAIRS = 500_000
@@ -191,7 +191,7 @@ class Flow(eqx.Module):
     def __repr__(self) -> str:
         extra = "".join(f", {describe(part)}" for part in (self.mlp, self.reweighting) if part is not None)
         if self.kappa is not None:
-            extra += f", noise {_described('kappa', self.kappa)}"
+            extra += f", noise {described('kappa', self.kappa)}"
         return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization{extra}"
 
 
@@ -349,32 +349,6 @@ def mean_shift(beta: Scalar = 1.0, data: Matrix = None, *, sphere: bool = False)
     Flow: MeanShift(beta=9) attention, PostLN normalization
     """
     return Flow(MeanShift(beta, data), PostLN() if sphere else Free())
-
-
-def describe(module: eqx.Module) -> str:
-    """A short name of a part: Softmax(beta=9, V=-1·I)."""
-    parts = [_described(name, getattr(module, name)) for name in module.__dataclass_fields__]
-    parts = [part for part in parts if part]
-    return type(module).__name__ + (f"({', '.join(parts)})" if parts else "")
-
-
-def _described(name: str, value: Any) -> str | None:
-    if value is None or value is False:
-        return None
-    if value is True:
-        return name
-    if is_scheduled(value):
-        return value.describe(name)
-    if isinstance(value, AbstractAttention):
-        return describe(value)
-    if isinstance(value, tuple):
-        return ", ".join(describe(part) for part in value)
-    if not eqx.is_array(value):
-        return f"{name}={value}"
-    if value.ndim:
-        return f"{name}: {'×'.join(map(str, value.shape))}"
-    number = "traced" if check.traced(value) else f"{float(value):g}"
-    return f"{name}={number}{'·I' if name in 'QKVA' else ''}"
 
 
 def _require(thing: Any, kind: type, wanted: str) -> None:

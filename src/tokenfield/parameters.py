@@ -92,6 +92,9 @@ class Schedule(AbstractChanging):
     def layer(self, k: Int[Array, ""], t: Float[Array, ""]) -> Array:
         return self.value(t)
 
+    def __repr__(self) -> str:
+        return f"Schedule({check.brief(self.function)})"
+
     @property
     def shape(self) -> tuple[int, ...]:
         return jax.eval_shape(self.value, jax.ShapeDtypeStruct((), float)).shape
@@ -169,6 +172,10 @@ class PerLayer(AbstractChanging):
     def describe(self, name: str) -> str:
         return f"{name}: {len(self.values)} layers"
 
+    def __repr__(self) -> str:
+        step = "traced" if check.traced(self.step) else f"{float(self.step):g}"
+        return f"PerLayer({len(self.values)} layers of shape {self.shape}, step={step})"
+
 
 def is_scheduled(node: Any) -> bool:
     """Whether a parameter changes with depth."""
@@ -230,3 +237,39 @@ def fits(name: str, value: Parameter, d: int, rows: int | None = None) -> int:
         wanted = f"(rows, d) = (rows, {d})" if rows is None else f"(d, d) = ({rows}, {d})"
         raise InputError(f"Argument `{name}` must have shape {wanted}, but has shape {shape}. The tokens have d = {d}.")
     return shape[0]
+
+
+# How parts of a flow show their numbers.
+
+
+def describe(part: eqx.Module) -> str:
+    """A short name of a part of a flow: Softmax(beta=9, V=-1·I)."""
+    fields = [described(name, getattr(part, name)) for name in part.__dataclass_fields__]
+    fields = [field for field in fields if field]
+    return type(part).__name__ + (f"({', '.join(fields)})" if fields else "")
+
+
+def shown(part: eqx.Module) -> str:
+    """The same as an expression: PostLN()."""
+    name = describe(part)
+    return name if name.endswith(")") else f"{name}()"
+
+
+def described(name: str, value: Any) -> str | None:
+    """A field of a part, shortly; None where it was left out."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return name
+    if is_scheduled(value):
+        return value.describe(name)
+    if isinstance(value, eqx.Module):
+        return describe(value)
+    if isinstance(value, tuple):
+        return ", ".join(describe(part) for part in value)
+    if not eqx.is_array(value):
+        return f"{name}={value}"
+    if value.ndim:
+        return f"{name}: {'×'.join(map(str, value.shape))}"
+    number = "traced" if check.traced(value) else f"{float(value):g}"
+    return f"{name}={number}{'·I' if name in 'QKVA' else ''}"

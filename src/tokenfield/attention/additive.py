@@ -51,7 +51,10 @@ class Additive(AbstractKernel):
         v = self.beta * (jnp.ones(q.shape[1], q.dtype) if self.v is None else self.v)
 
         def score(q: Float[Array, "m h"], k: Float[Array, "n h"]) -> Float[Array, "m n"]:
-            return sum((v[h] * jnp.tanh(q[:, h, None] + k[None, :, h]) for h in range(q.shape[1])), start=jnp.zeros((), q.dtype))
+            return sum(
+                (v[h] * jnp.tanh(q[:, h, None] + k[None, :, h]) for h in range(q.shape[1])),
+                start=jnp.zeros((), q.dtype),
+            )
 
         return summation.exponential(q, k, values, mu.w, score).average
 

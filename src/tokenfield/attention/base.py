@@ -18,7 +18,7 @@ from tokenfield.attention.matrices import apply
 from tokenfield.attention.reductions import on_gaussians, placed
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Gaussian, Tokens
-from tokenfield.parameters import Parameter, at_time
+from tokenfield.parameters import Parameter, at_time, shown
 from tokenfield.summation import AbstractSummation, Dense, Request, choose
 
 TOLERANCE = 1e-10
@@ -60,6 +60,9 @@ class AbstractAttention(eqx.Module):
     @abc.abstractmethod
     def check(self, d: int) -> int:
         """Refuse, with a sentence, parameters that do not act on R^d; return the dimension of the field."""
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     # What an attention declares of itself. The cautious answer is the default.
 

@@ -134,7 +134,7 @@ def _range(model: Coupling, onset: float, kappa: Any) -> tuple[float, float]:
         low, high = kappa
     except (TypeError, ValueError):
         raise InputError(
-            f"Argument `kappa` must be a pair (low, high), but is {kappa!r}. Then ask `.at(kappa)`."
+            f"Argument `kappa` must be a pair (low, high), but is {check.brief(kappa)}. Then ask `.at(kappa)`."
         ) from None
     low, high = (check.number(f"kappa[{i}]", value, positive=True) for i, value in enumerate((low, high)))
     if low >= high:

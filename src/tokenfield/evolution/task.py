@@ -144,7 +144,7 @@ def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
     )
     _refuse_close_times(task)
     held = sum(array.nbytes for array in start.arrays.values()) * len(task.saves)
-    check.room(2 * held, f"{len(task.saves)} saved states of {start!r:.80}")
+    check.room(2 * held, f"{len(task.saves)} saved states of {type(start).__name__}")
     return task
 
 
@@ -201,13 +201,13 @@ def _summation(given: Options) -> str | AbstractSummation | None:
     summation = given.summation
     if given.devices is not None:
         if summation not in (None, "dense"):
-            raise InputError(f"Only dense sums are dealt out to devices, not {summation!r}. Leave `summation` out.")
+            raise InputError(f"Only dense sums are dealt out to devices, not {check.brief(summation)}. Leave `summation` out.")
         return Sharded(given.devices)
     known = (*SUMMATIONS, "span")
     if summation is None or isinstance(summation, AbstractSummation):
         return summation
     if not isinstance(summation, str) or summation not in known:
-        raise InputError(f"Unknown summation {summation!r}. {suggest(summation, known)}")
+        raise InputError(f"Unknown summation {check.brief(summation)}. {suggest(summation, known)}")
     return summation
 
 
@@ -251,7 +251,9 @@ def _step(step: Any) -> Any:
 
 def _stop_condition(until: Any) -> Until | None:
     if until is not None and not callable(until):
-        raise InputError(f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {check.brief(until)}.")
+        raise InputError(
+            f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {check.brief(until)}."
+        )
     return until  # pyright: ignore[reportReturnType]
 
 

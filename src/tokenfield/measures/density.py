@@ -179,6 +179,10 @@ class AbstractDensity(AbstractMeasure):
 
         **Raises** `InputError` where attention is not the gradient of an energy, or changes with depth.
         """
+        if not hasattr(flow, "interaction") or not hasattr(flow, "kappa"):  # flows are made in a room above
+            raise InputError(
+                f"Argument `flow` must be a Flow, such as tkf.usa(1.0, kappa=4.0), but is {check.brief(flow)}."
+            )
         noise = 0.0 if flow.kappa is None else self.entropy / flow.kappa
         return -0.5 * flow.interaction(self.coefficients, self.basis) - noise
 

@@ -16,6 +16,7 @@ from tokenfield.attention.base import AbstractAttention, Points
 from tokenfield.attention.reductions import on_equiangular
 from tokenfield.errors import InputError
 from tokenfield.measures import Equiangular, Tokens
+from tokenfield.parameters import shown
 
 Block = Callable[[Float[Array, "m d"], Float[Array, "m d"]], Float[Array, "m d"]]
 """What stands around attention: the field a and the points where it was read, to the field that moves tokens."""
@@ -46,6 +47,9 @@ class AbstractNormalization(eqx.Module):
     A kind fills in `reads`, `velocity`, `layer` and `settle`; what else it can do, it declares. Schemes on directions subclass
     `AbstractLayerNorm`, which needs less.
     """
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     @property
     def confines(self) -> bool:

@@ -22,12 +22,13 @@ class PostLN(AbstractLayerNorm):
 
     **Arguments**
 
-    - `gain`: g, one number or one entry per coordinate, with which attention reads LN(x) = g ⊙ θ √d; left out, it reads θ.
+    - `gain`: g, one number or one entry per coordinate, with which attention reads LN(x) = √d g ⊙ θ: the √d of LayerNorm is
+      not in g, as in a trained model's weights. Left out, attention reads the unit vector θ, without √d.
 
     **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
-    >>> PostLN()
-    PostLN(gain=None)
+    >>> PostLN(), PostLN(gain=0.5)
+    (PostLN(), PostLN(gain=0.5))
     """
 
     gain: Array | None
@@ -54,7 +55,7 @@ class PreLN(AbstractLayerNorm):
 
     **Arguments**
 
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
@@ -82,7 +83,7 @@ class PeriLN(AbstractLayerNorm):
 
     **Arguments**
 
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
@@ -109,7 +110,7 @@ class MixLN(AbstractLayerNorm):
     **Arguments**
 
     - `tau`: the time τ of the switch.
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where τ is not one finite number, or the gain is not finite or neither a number nor a vector.
 
@@ -147,7 +148,7 @@ class NGPT(AbstractLayerNorm):
     **Arguments**
 
     - `alpha`: α, positive; it may be a function of t, or have one value per layer.
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where α is not positive, or the gain is not finite or neither a number nor a vector.
 
@@ -181,7 +182,7 @@ class SqrtScaling(AbstractLayerNorm):
 
     **Arguments**
 
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 

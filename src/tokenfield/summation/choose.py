@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from tokenfield._checks import brief
 from tokenfield.errors import InputError, suggest
 from tokenfield.summation.base import AbstractSummation
 from tokenfield.summation.circle import Circle, reach
@@ -75,7 +76,7 @@ def choose(summation: Any = None, request: Request | None = None) -> AbstractSum
     if isinstance(summation, AbstractSummation):
         return summation
     if summation is not None and (not isinstance(summation, str) or summation not in KINDS):
-        raise InputError(f"Unknown summation {summation!r}. {suggest(summation, KINDS)}")
+        raise InputError(f"Unknown summation {brief(summation)}. {suggest(summation, KINDS)}")
     if request is None or summation == "dense":
         return Dense()
     if summation is not None:
