@@ -9,14 +9,11 @@ import dataclasses
 import decimal
 import fractions
 import inspect
-import itertools
 import pathlib
 import types
 import warnings
 from typing import Any
 
-import hypothesis
-import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -24,7 +21,7 @@ import numpy as np
 import pytest
 
 import tokenfield as tkf
-from tokenfield import _checks, _front
+from tokenfield import _checks
 from tokenfield.errors import InputError
 
 X = np.eye(3)
@@ -272,7 +269,9 @@ def public() -> dict[str, Any]:
             found |= {f"{name}.{one}": getattr(what, one) for one in dir(what) if _makes(what, one)}
     for thing in (RHO, NORMAL, CIRCLE, SPHERE, tkf.Softmax(1.0), tkf.theory.closed_form(FREE, NORMAL)):
         kind = type(thing)
-        asked = [one for one in dir(kind) if _is_door(getattr(kind, one)) and not _makes(kind, one) and one != "__init__"]
+        asked = [
+            one for one in dir(kind) if _is_door(getattr(kind, one)) and not _makes(kind, one) and one != "__init__"
+        ]
         found |= {f"{kind.__name__}{'()' if one == '__call__' else '.' + one}": getattr(thing, one) for one in asked}
     return found
 
@@ -298,14 +297,18 @@ DOORS = {name: what for name, what in public().items() if _attacked(name, what)}
 
 def parameters(name: str) -> list[str]:
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in inspect.signature(DOORS[name]).parameters.values() if p.kind not in kinds and p.name != "self"]
+    return [
+        p.name for p in inspect.signature(DOORS[name]).parameters.values() if p.kind not in kinds and p.name != "self"
+    ]
 
 
 def usual(name: str) -> dict[str, Any]:
     """The arguments of a call in which nothing is wrong."""
     signature = inspect.signature(DOORS[name]).parameters
     known = {key: USUAL[key] for key in parameters(name) if key in USUAL}
-    plain = {key: value for key, value in known.items() if signature[key].default is inspect.Parameter.empty or key == "save"}
+    plain = {
+        key: value for key, value in known.items() if signature[key].default is inspect.Parameter.empty or key == "save"
+    }
     return {key: value for key, value in (plain | SPECIAL.get(name, {})).items() if value is not None}
 
 

@@ -64,7 +64,7 @@ def real_array(name: str, value: Any, like: str = "an array of real numbers") ->
             raise InputError(
                 f"Argument `{name}` must be {like}, but {brief(value)} is ragged or not numbers."
             ) from error
-    if array.dtype == np.float32 or (array.dtype == np.float64 and jax.config.jax_enable_x64):
+    if array.dtype == np.float32 or (array.dtype == np.float64 and jax.config.read("jax_enable_x64")):
         return array
     if not jnp.issubdtype(array.dtype, np.integer) and not jnp.issubdtype(array.dtype, np.floating):
         came = f"is {brief(value)}" if array.dtype == object else f"has dtype {array.dtype}"

@@ -225,8 +225,9 @@ def _kinds(annotation: Any, own_words: bool) -> list[Kind]:
     name = get_args(annotation)[1] if origin is Annotated else annotation if origin is None else origin
     if isinstance(name, str | type) and name in KINDS and not (own_words and name is AbstractCallable):
         return [KINDS[name]]
-    ours = isinstance(name, type) and name.__module__.startswith("tokenfield.")
-    return [_object(name)] if ours and not own_words else []
+    if isinstance(name, type) and name.__module__.startswith("tokenfield.") and not own_words:
+        return [_object(name)]
+    return []
 
 
 def _object(cls: type) -> Kind:

@@ -154,7 +154,9 @@ class Flow(eqx.Module):
     ) -> AbstractSummation:
         """The summation that serves this flow on these tokens, at query points or (None) at the tokens themselves, with
         an error of at most `tolerance` in every row: the one asked for, or the cheapest."""
-        if asked == "dense" or (asked is None and mu.n * (mu.n if points is None else len(points)) < DENSE_PAIRS):
+        if (isinstance(asked, str) and asked == "dense") or (
+            asked is None and mu.n * (mu.n if points is None else len(points)) < DENSE_PAIRS
+        ):
             return DENSE
         request = requested(self.attention, mu, points, tolerance, unit=self.normalization.reads_directions)
         if request.scores is not None:

@@ -200,11 +200,11 @@ def at_layer(tree: Any, k: Int[Array, ""], t: Float[Array, ""]) -> Any:
 def parameter(name: str, value: Any, ndim: int | tuple[int, ...], what: str) -> Parameter:
     """A parameter of a given number of dimensions, constant or changing; `what` names what it should be."""
     allowed = (ndim,) if isinstance(ndim, int) else ndim
-    if callable(value) and not is_scheduled(value) and not isinstance(value, jax.Array | np.ndarray):
-        value = Schedule(value)  # pyright: ignore[reportArgumentType]
     if value is None:
         return None
-    if is_scheduled(value):
+    if callable(value) and not isinstance(value, AbstractChanging | jax.Array | np.ndarray):
+        value = Schedule(value)  # pyright: ignore[reportArgumentType]
+    if isinstance(value, AbstractChanging):
         if len(value.shape) not in allowed:
             raise InputError(f"Argument `{name}` must be {what} at every depth, but has shape {value.shape} there.")
         return value

@@ -221,7 +221,8 @@ def requested(
     known = not check.traced((mu, x))
     seen = np.concatenate([np.asarray(part) for part in (mu.x, x) if part is not None]) if known else None
     if unit is None:
-        unit = seen is not None and bool(np.all(np.abs(np.linalg.norm(seen, axis=1) - 1) < 1e-14))
+        with np.errstate(over="ignore"):
+            unit = seen is not None and bool(np.all(np.abs(np.linalg.norm(seen, axis=1) - 1) < 1e-14))
     return Request(
         n=mu.n,
         d=mu.d,
@@ -239,7 +240,7 @@ def query_points(mu: Tokens, x: Any) -> Array:
     if x is None:
         return mu.x
     points = check.finite("x", check.as_floats(check.real_array("x", x), mu.x.dtype))
-    if points.ndim not in (1, 2) or points.shape[-1] != mu.d:
+    if points.ndim not in (1, 2) or points.shape[-1] != mu.d or len(points) == 0:
         raise InputError(
             f"Argument `x` must have shape (m, d) or (d,) with d = {mu.d} as the measure, but has shape {points.shape}."
         )

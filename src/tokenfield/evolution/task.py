@@ -1,13 +1,16 @@
 """What is to be done: the arguments of `evolve`, read into one typed task and checked once."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import diffrax as dfx
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool
 
 from tokenfield import _checks as check
@@ -92,7 +95,9 @@ class Task:
 
 def read(flow: Any, mu0: Any, t: Any, given: Options) -> Task:
     """The task that the arguments describe. Whatever does not fit is refused here, in a sentence."""
-    traced = check.traced((flow, mu0, t, given.save, given.step, given.seed, given.until)) or check.under_jit()
+    parts = [flow, mu0, t, given.save, given.step, given.seed, given.until]
+    pytrees = [part for part in parts if isinstance(part, eqx.Module | jax.Array | list | tuple)]
+    traced = check.traced(pytrees) or check.under_jit()
     ensemble = Ensemble.read(flow, mu0, traced)
     model, start = (flow, mu0) if ensemble is None else (ensemble.flows[0], ensemble.start)
     if not isinstance(model, Flow):
@@ -201,7 +206,9 @@ def _summation(given: Options) -> str | AbstractSummation | None:
     summation = given.summation
     if given.devices is not None:
         if summation not in (None, "dense"):
-            raise InputError(f"Only dense sums are dealt out to devices, not {check.brief(summation)}. Leave `summation` out.")
+            raise InputError(
+                f"Only dense sums are dealt out to devices, not {check.brief(summation)}. Leave `summation` out."
+            )
         return Sharded(given.devices)
     known = (*SUMMATIONS, "span")
     if summation is None or isinstance(summation, AbstractSummation):
@@ -231,7 +238,7 @@ def _adjoint(adjoint: Any) -> str:
 
 
 def _seed(seed: Any) -> Any:
-    if check.traced(seed):
+    if isinstance(seed, Tracer):
         return seed
     return np.asarray(0 if seed is None else check.whole("seed", seed, 0, "the seed of the noise"))
 
@@ -254,12 +261,29 @@ def _stop_condition(until: Any) -> Until | None:
         raise InputError(
             f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {check.brief(until)}."
         )
+    _refuse_other_arguments("until", until)
     return until  # pyright: ignore[reportReturnType]
+
+
+def _refuse_other_arguments(name: str, function: Any) -> None:
+    """Refuse a function that cannot be called as function(t, mu), where its signature is known."""
+    try:
+        signature = None if function is None else inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        if signature is not None:
+            signature.bind(0.0, None)
+    except TypeError:
+        raise InputError(
+            f"Argument `{name}` must be a function of (t, mu), but its arguments are {signature}."
+        ) from None
 
 
 def _watcher(watch: Any) -> Watch | None:
     if watch is not None and not callable(watch):
         raise InputError(f"Argument `watch` must be a function of (t, mu), but is {check.brief(watch)}.")
+    _refuse_other_arguments("watch", watch)
     return watch  # pyright: ignore[reportReturnType]
 
 

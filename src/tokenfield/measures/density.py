@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FINE = 1e-12
 """A function's harmonics are raised until the last ones are this small beside the first."""
+FLAT = 1e3
+"""From this bandwidth on, the heat kernel on a sphere is 1 to all digits."""
 NEGATIVE = 1e-6
 """How far below zero, beside its largest value, a truncated series may dip and still pass for a density."""
 
@@ -100,7 +102,10 @@ class AbstractDensity(AbstractMeasure):
         points = np.asarray(check.real_array("x", x), float)
         if points.ndim != 2 or points.shape[1] != self.d:
             raise InputError(f"Argument `x` must have shape (m, d) with d = {self.d}, but has shape {points.shape}.")
-        return points
+        largest = np.max(np.abs(check.finite("x", points)), axis=1, keepdims=True, initial=0.0)
+        if not np.all(largest > 0):
+            raise InputError("Argument `x` must hold points with a direction, but one of them is the zero vector.")
+        return points / largest if np.any(largest > 1e100) else points
 
     # What the density is like
 
@@ -267,7 +272,7 @@ class CircleDensity(AbstractDensity):
 
     def _points(self, x: Any) -> np.ndarray:
         points = np.asarray(check.real_array("x", x), float)
-        return circle_points(points) if points.ndim == 1 else super()._points(points)
+        return circle_points(np.asarray(check.finite("x", points))) if points.ndim == 1 else super()._points(points)
 
     @staticmethod
     @front_door
@@ -344,7 +349,6 @@ class CircleDensity(AbstractDensity):
 
     @staticmethod
     @front_door
-    @no_type_check
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None) -> "CircleDensity":
         r"""The density of tokens on the circle, smoothed by the heat kernel: positive, and of mass 1.
 
@@ -400,8 +404,8 @@ class SphereDensity(AbstractDensity):
         self.dimension, self.zonal = check.whole("d", d, 2, "the sphere is S^{d-1}"), bool(zonal)
         if not zonal and d != 3:
             raise InputError(
-                f"Densities that are not zonal live on S², d = 3, but d = {d}. On the circle use CircleDensity, in other "
-                "dimensions zonal=True or Tokens."
+                f"Densities that are not zonal live on S², d = 3, but d = {check.brief(d)}. On the circle use "
+                "CircleDensity, in other dimensions zonal=True or Tokens."
             )
         self.coefficients = _coefficients(coefficients)
         size = len(self.coefficients)
@@ -598,7 +602,9 @@ def within_range(energy: Any, beta: Any) -> Any:
 
 def _sphere(degree: Any, d: Any, zonal: bool) -> Spherical | Zonal:
     if not zonal and d != 3:
-        raise InputError(f"Densities that are not zonal live on S², d = 3, but d = {d}. Use zonal=True, or Tokens.")
+        raise InputError(
+            f"Densities that are not zonal live on S², d = 3, but d = {check.brief(d)}. Use zonal=True, or Tokens."
+        )
     return Zonal(d, degree) if zonal else Spherical(degree)
 
 
@@ -611,6 +617,8 @@ def _coefficients(coefficients: Any) -> Float[Array, " size"]:
     array = check.finite("coefficients", check.real_array("coefficients", coefficients))
     if array.ndim != 1:
         raise InputError(f"Argument `coefficients` must be a list of numbers, but has shape {array.shape}.")
+    if len(array) == 0:
+        raise InputError("Argument `coefficients` must hold 1, the mass, and those of the harmonics, but is empty.")
     if not check.traced(array) and abs(float(array[0]) - 1) > 1e-9:
         raise InputError(
             f"The first coefficient is the mass and must be 1, but is {float(array[0]):.6g}. Divide by it, or use "
@@ -679,7 +687,7 @@ def _called(function: Callable, basis: Any) -> np.ndarray:
 
 def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, " size"]:
     """Moments of tokens times e^{-l(l+d-2)h²/2}: the heat kernel of width h."""
-    if not isinstance(mu, Tokens) or mu.d != basis.d or not bool(jnp.all(abs(mu.radii - 1) < 1e-6)):
+    if mu.d != basis.d or not bool(jnp.all(abs(mu.radii - 1) < 1e-6)):
         raise InputError(
             f"from_tokens takes Tokens on the unit sphere of R^{basis.d}, but got {mu!r}. Use their directions: "
             "Tokens(mu.directions, mu.w)."
@@ -687,7 +695,7 @@ def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, 
     h = (
         mu.n ** (-1 / (basis.variables + 4))
         if bandwidth is None
-        else check.number("bandwidth", bandwidth, positive=True)
+        else min(check.number("bandwidth", bandwidth, positive=True), FLAT)
     )
     enough = int(np.ceil(np.sqrt(-2 * np.log(FINE)) / h)) + 1
     basis = basis.refined(min(enough, basis.most) if degree is None else degree)

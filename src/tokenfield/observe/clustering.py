@@ -91,7 +91,10 @@ def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
     w = np.asarray(mu.w)
     points = np.asarray(mu.directions if angular else mu.x, np.float64)
     chord = 2 * np.sin(reach / 2) if angular else reach
-    labels = _linked_by_cells(points, chord) if mu.n > MANY and mu.d <= 3 else _linked(points, chord)
+    centred = points - points.mean(axis=0)
+    unit = np.abs(centred).max() or 1.0  # squares of lengths in units of the largest stay within floats
+    link = _linked_by_cells if mu.n > MANY and mu.d <= 3 else _linked
+    labels = link(centred / unit, min(chord / unit, 1e3))
     weights = np.bincount(labels, w)
     order = np.argsort(-weights, kind="stable")
     labels = np.argsort(order)[labels]

@@ -81,7 +81,8 @@ def choose(summation: Any = None, request: Request | None = None) -> AbstractSum
         return Dense()
     if summation is not None:
         return _named(summation, request)
-    costs = {name: _cost(name, request) for name in KINDS if _why_not(name, request) is None}
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is served by dense sums
+        costs = {name: _cost(name, request) for name in KINDS if _why_not(name, request) is None}
     return _make(min(costs, key=costs.__getitem__), request)
 
 

@@ -1,6 +1,7 @@
 """Equiangular tokens: how fast they start, how fast they finish, and what a long context does to them."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
@@ -116,7 +117,9 @@ def collapse_exponent(flow: Flow, t: Numbers) -> Float[Array, "*times"]:
         )
     if scheduled(flow):
         raise InputError("Collapse rates are known for parameters that do not change with depth.")
-    t = jnp.asarray(check.real_array("t", t))
+    t = check.finite("t", check.real_array("t", t))
+    if not check.traced(t) and np.any(np.asarray(t) <= 0):
+        raise InputError("Argument `t` must be positive: the exponent is that of late times.")
     if not bool(jnp.asarray(scheme.on_sphere(jnp.inf))):
         return 2 * jnp.log(t)
     one_cluster = Equiangular(log_gap=-1e4, n=2)

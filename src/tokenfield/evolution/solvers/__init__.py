@@ -40,7 +40,9 @@ def checked_solver(given: Any, known: Collection[str], whose: str, unknowns: int
     elif isinstance(given, dfx.AbstractAdaptiveSolver) and set(known) == set(SOLVERS):
         solver = given
     elif set(known) == set(SOLVERS):
-        raise InputError(f"Unknown solver {brief(given)}. {suggest(given, SOLVERS)} Any adaptive Diffrax solver works too.")
+        raise InputError(
+            f"Unknown solver {brief(given)}. {suggest(given, SOLVERS)} Any adaptive Diffrax solver works too."
+        )
     else:
         name = next(iter(known))
         raise InputError(f"{whose} moved by the solver {name!r}, but got {brief(given)}. Leave it out.")
