@@ -149,9 +149,7 @@ class Flow(eqx.Module):
             raise InputError("A flow that changes with depth has no energy of its own. Give its parameters one value.")
         return with_energy(self.attention).interaction(f, basis)
 
-    def summation(
-        self, mu: Tokens, points: Points, asked: str | AbstractSummation | None, tolerance: Any
-    ) -> AbstractSummation:
+    def summation(self, mu: Tokens, points: Points, asked: Any, tolerance: Any) -> AbstractSummation:
         """The summation that serves this flow on these tokens, at query points or (None) at the tokens themselves, with
         an error of at most `tolerance` in every row: the one asked for, or the cheapest."""
         if (isinstance(asked, str) and asked == "dense") or (
