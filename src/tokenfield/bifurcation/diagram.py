@@ -64,8 +64,12 @@ class State:
         - `t`: heights t = <x, e_1> in [-1, 1], one or many.
 
         **Returns** f, one number per height.
+
+        **Raises** `InputError` where a height is not in [-1, 1].
         """
-        t = np.atleast_1d(np.asarray(t, float))
+        t = np.atleast_1d(np.asarray(check.finite("t", check.real_array("t", t)), float))
+        if t.ndim != 1 or np.any(np.abs(t) > 1):
+            raise InputError(f"Argument `t` must hold heights in [-1, 1], one or many, but is {check.brief(t)}.")
         return zonal(self.d, len(self.coefficients) - 1, t) @ self.coefficients
 
     @property

@@ -44,7 +44,8 @@ def weighted_points(density: Callable, rule: Callable[[int], Rule], n: int) -> R
 
 def _values(density: Callable, x: np.ndarray) -> np.ndarray:
     try:
-        f = np.asarray(density(x), float)
+        with np.errstate(all="ignore"):  # what is not finite is refused below
+            f = np.asarray(density(x), float)
     except InputError:
         raise
     except Exception as error:  # the density is the user's, and may raise anything

@@ -52,7 +52,8 @@ class Tokens(AbstractMeasure):
 
     **Arguments**
 
-    - `x`: points, shape (n, d), one row per token.
+    - `x`: points, shape (n, d), one row per token. float32 stays float32; whole numbers and half precision (float16, bfloat16)
+      become the default float, float64 unless JAX is told otherwise. A tensor of torch's is taken out of its graph.
     - `w`: positive weights, shape (n,), which sum to 1; 1/n each when left out.
     - `s`: positions in [0, 1], shape (n,), for causal attention, where the order of the tokens matters.
 
