@@ -5,6 +5,7 @@ finite result, a sentence (`InputError`), or a run whose status says what happen
 the end of the process. Sizes are tried as if the machine had one gigabyte.
 """
 
+import contextlib
 import dataclasses
 import decimal
 import fractions
@@ -237,6 +238,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "theory.closed_form": {"flow": FREE, "mu": NORMAL},
     "theory.output": {"mu": RHO},
     "theory.growth_rates": {"flow": QUIET},
+    "Diagram.at": {"kappa": 1.0},
 }
 """Where the usual values would not do."""
 
@@ -274,7 +276,9 @@ def public() -> dict[str, Any]:
     for name, what in list(found.items()):
         if isinstance(what, type):
             found |= {f"{name}.{one}": getattr(what, one) for one in dir(what) if _makes(what, one)}
-    for thing in (RHO, NORMAL, CIRCLE, SPHERE, tkf.Softmax(1.0), tkf.theory.closed_form(FREE, NORMAL)):
+    diagram = tkf.stationary(QUIET)
+    asked_too = (tkf.Softmax(1.0), tkf.theory.closed_form(FREE, NORMAL), diagram, diagram.branches[0][0])
+    for thing in (RHO, NORMAL, CIRCLE, SPHERE, *asked_too):
         kind = type(thing)
         asked = [
             one for one in dir(kind) if _is_door(getattr(kind, one)) and not _makes(kind, one) and one != "__init__"
@@ -347,7 +351,8 @@ def attack(name: str, arguments: dict[str, Any]) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def small_machine(monkeypatch):
+def small_machine(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # a path may be written to
     monkeypatch.setattr(_checks, "available_memory", lambda: float(2**30))
 
 
@@ -465,6 +470,72 @@ def test_pairs_of_hostile_arguments():
 @pytest.mark.slow
 def test_many_pairs_of_hostile_arguments():
     try_pairs(5000)
+
+
+BETAS = (0.0, 1e-300, -5.0, 50.0, 700.0, 1e6, -1e6, 1e160, 1e300, -1e300)
+SCALES = (1.0, 1e150, 1e-150)
+STARTS = np.random.default_rng(0).normal(size=(3, 3))
+
+
+def asked_of_tokens(flow: Any, mu: Any) -> list[Any]:
+    return [
+        lambda: tkf.velocity(flow, mu),
+        lambda: tkf.evolve(flow, mu, 1.0, save=3, max_steps=200),
+        lambda: tkf.layers(flow, mu, 2),
+    ]
+
+
+def asked_of_others(flow: Any, mu: Any) -> list[Any]:
+    return [
+        lambda: tkf.evolve(flow, mu, 1.0, save=3, max_steps=50),
+        lambda: tkf.observe.free_energy(mu, flow),
+        lambda: tkf.theory.growth_rates(flow, 3, 4),
+        lambda: tkf.theory.most_unstable(flow, 3),
+        lambda: tkf.theory.initial_speed(flow, 4, 0.5),
+        lambda: tkf.theory.collapse_exponent(flow, 2.0),
+        lambda: tkf.theory.output(flow.attention, mu),
+    ]
+
+
+def quietly_wrong(questions: Any) -> list[str]:
+    """Questions whose answers are neither finite, nor refused, nor runs that say how they ended."""
+    wrong = []
+    for what, question in questions:
+        with contextlib.suppress(InputError):
+            if not finite(answer := question()):
+                wrong.append(f"{what}: {answer}")
+    return wrong
+
+
+def of_tokens(kinds: Any, schemes: Any) -> Any:
+    for kind, scheme, beta, scale in itertools.product(kinds, schemes, BETAS, SCALES):
+        flow = tkf.Flow(kind(beta), scheme)
+        for question in asked_of_tokens(flow, tkf.Tokens(scale * STARTS)):
+            yield f"{flow} at {scale:g}", question
+
+
+def of_others(measures: Any, kinds: Any, kappas: Any) -> Any:
+    for mu, kind, beta, kappa in itertools.product(measures, kinds, BETAS, kappas):
+        flow = tkf.Flow(kind(beta), tkf.PostLN(), kappa=kappa)
+        for question in asked_of_others(flow, mu):
+            yield f"{flow} on {mu}", question
+
+
+def test_no_number_is_quietly_wrong():
+    """Inverse temperatures and lengths from one end of the floats to the other."""
+    assert quietly_wrong(of_tokens([tkf.Softmax, tkf.Unnormalized], [tkf.PostLN()])) == []
+    assert quietly_wrong(of_others([RHO], [tkf.Softmax, tkf.Unnormalized, tkf.Linear], [None])) == []
+
+
+@pytest.mark.slow
+def test_no_number_is_quietly_wrong_under_any_attention():
+    kinds = [tkf.Softmax, tkf.Unnormalized, tkf.L2, tkf.Sinkhorn, tkf.Sigmoid, tkf.Linear, tkf.ReLU, tkf.MeanShift]
+    assert quietly_wrong(of_tokens(kinds, [tkf.PostLN(), tkf.Free(), tkf.PreLN(), tkf.NGPT()])) == []
+    sharp, simplex = tkf.Equiangular(log_gap=-700.0, n=1e16), tkf.Equiangular(-1 / 3, 4)
+    zonal = tkf.SphereDensity.wave(0.5, degree=4, d=5, zonal=True)
+    kinds = [tkf.Softmax, tkf.Unnormalized, tkf.Linear]
+    assert quietly_wrong(of_others([CIRCLE, zonal], kinds, [None, 2.0, 1e-300, 1e300])) == []
+    assert quietly_wrong(of_others([sharp, simplex], kinds, [None])) == []
 
 
 def test_a_door_costs_microseconds_and_keeps_what_is_known_of_a_function():

@@ -182,14 +182,21 @@ class AbstractDensity(AbstractMeasure):
 
         **Returns** the free energy, of the states of a run one number per time.
 
-        **Raises** `InputError` where attention is not the gradient of an energy, or changes with depth.
+        **Raises** `InputError` where attention is not the gradient of an energy, or changes with depth, or the free energy leaves
+        the range of floating-point numbers.
         """
         if not hasattr(flow, "interaction") or not hasattr(flow, "kappa"):  # flows are made in a room above
             raise InputError(
                 f"Argument `flow` must be a Flow, such as tkf.usa(1.0, kappa=4.0), but is {check.brief(flow)}."
             )
         noise = 0.0 if flow.kappa is None else self.entropy / flow.kappa
-        return -0.5 * flow.interaction(self.coefficients, self.basis) - noise
+        energy = -0.5 * flow.interaction(self.coefficients, self.basis) - noise
+        if not check.traced(energy) and not np.all(np.isfinite(np.asarray(energy))):
+            raise InputError(
+                "The free energy exceeds the largest number. Measure time in units of exp(-β), tkf.usa(beta, scaled=True), or "
+                "take a smaller β or a larger κ."
+            )
+        return energy
 
     # Tokens from a density
 

@@ -270,8 +270,10 @@ class AbstractLayerNorm(AbstractNormalization):
         return self.drive(t, jnp.ones((1, 1), dtype))[0, 0]
 
     def _answer(self, t: Float[Array, ""], size: Float[Array, ""]) -> Float[Array, ""]:
-        """φ with u(a) = φa for a field of size |a|: the drive stretches, it does not turn."""
-        return self.drive(t, jnp.stack([size, jnp.zeros_like(size)])[None])[0, 0] / size
+        """φ with u(a) = φa for a field of size |a|: the drive stretches, it does not turn. (No field, or one beyond floats, has
+        no quotient; there φ is that of a field of size 1.)"""
+        safe = jnp.where((size > 0) & jnp.isfinite(size), size, 1.0)
+        return self.drive(t, jnp.stack([safe, jnp.zeros_like(safe)])[None])[0, 0] / safe
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if self.gain is not None and self.gain.shape not in ((), (d,)):

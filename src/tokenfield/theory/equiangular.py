@@ -8,6 +8,7 @@ from tokenfield import _checks as check
 from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers
 from tokenfield.attention import AbstractAttention, Softmax
+from tokenfield.attention.base import refuse_overflow
 from tokenfield.attention.reductions import on_equiangular
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
@@ -86,7 +87,8 @@ def initial_speed(flow: Flow, n: Number, rho: Number = 0.0, r: Number = 1.0) -> 
     True
     """
     mu, zero = Equiangular(rho=rho, n=n, r=r), jnp.zeros(())
-    return mu.gap * mu.excess / mu.n * flow.normalization.equiangular(zero, mu, flow.attention)[0]
+    speed = mu.gap * mu.excess / mu.n * flow.normalization.equiangular(zero, mu, flow.attention)[0]
+    return refuse_overflow(speed, flow.attention)
 
 
 @front_door
@@ -125,4 +127,4 @@ def collapse_exponent(flow: Flow, t: Numbers) -> Float[Array, "*times"]:
     one_cluster = Equiangular(log_gap=-1e4, n=2)
     p, q = on_equiangular(flow.attention).equiangular(one_cluster)
     pull = p + q
-    return 2 * scheme.collapse(t, pull)
+    return refuse_overflow(2 * scheme.collapse(t, pull), flow.attention)
