@@ -579,8 +579,6 @@ def _entropy(mu: AbstractDensity) -> Float[Array, "*batch"]:
 def _wave(amplitude: Any, k: Any, degree: Any, what: str) -> tuple[float, int, int]:
     """The numbers of a wave, checked; of the degree at least twice its own are taken."""
     amplitude, k = check.number("amplitude", amplitude), check.whole("k" if "number" in what else "l", k, 1, what)
-    if abs(amplitude) > 1:
-        raise InputError(f"Argument `amplitude` must lie in [-1, 1], or the density is negative, but is {amplitude:g}.")
     return amplitude, k, max(check.whole("degree", degree, 1, "the highest degree of the harmonics"), 2 * k)
 
 
