@@ -1,10 +1,13 @@
 """Bad input is refused at the front door: what was expected, what came, what to do."""
 
+import os
+
+import jax
 import numpy as np
 import pytest
 
 import tokenfield as tkf
-from tokenfield import observe
+from tokenfield import _checks, observe
 from tokenfield.errors import InputError
 
 X = np.eye(3)
@@ -38,7 +41,6 @@ REFUSED = {
     ),
     "text": (lambda: tkf.Tokens([["a", "b"]]), r"`x` must be an array of points.*dtype <U1"),
     "truth values": (lambda: tkf.Tokens(np.eye(2, dtype=bool)), r"has dtype bool"),
-    "half precision": (lambda: tkf.Tokens(np.eye(2, dtype=np.float16)), r"has dtype float16, too coarse"),
     "negative weight": (lambda: tkf.Tokens(X, [0.5, 0.7, -0.2]), r"`w` must be positive, but weight 2 is -0\.2"),
     "zero weight": (lambda: tkf.Tokens(X, [0.5, 0.5, 0.0]), r"`w` must be positive.*Leave tokens without mass out"),
     "weights that do not sum to one": (
@@ -60,7 +62,7 @@ REFUSED = {
     ),
     "half a token": (
         lambda: tkf.Tokens.uniform_sphere(5.5, 3),
-        r"`n` must be a whole number \(the number of tokens\), but is 5\.5",
+        r"`n` must be a whole number, but is 5\.5",
     ),
     "negative seed": (lambda: tkf.Tokens.gaussian(5, 3, seed=-1), r"`seed` must be at least 0"),
     "asymmetric covariance": (
@@ -241,6 +243,48 @@ REFUSED = {
     "angle of clusters": (lambda: observe.clusters(MU, angle=0.0), r"`angle` must be positive, but is 0"),
     "angle in degrees": (lambda: observe.clusters(MU, angle=10.0), r"`angle` must be below π, in radians, but is 10"),
     "attention without a flow": (lambda: observe.attention_matrix(MU), r"needs a flow or an attention"),
+    # kinds
+    "no number for β": (lambda: tkf.Softmax(beta=None), r"`beta` must be one real number, but is None"),
+    "a key for tokens": (lambda: tkf.Tokens(jax.random.key(0)), r"`x` must be an array of points.*has dtype key<fry>"),
+    "an integer beyond floats": (lambda: tkf.sa(10**400), r"`beta` must be one real number, but 1000"),
+    "a flag that is no flag": (lambda: tkf.usa(scaled=NAN), r"`scaled` must be True or False, but is nan"),
+    "an array for a flag": (lambda: observe.energy(MU, 1.0, scaled=X), r"`scaled` must be True or False, but is array"),
+    "a function of t that returns text": (
+        lambda: tkf.sa(lambda t: "hot"),
+        r"a function of the time t .* raised TypeError",
+    ),
+    "a function of t that returns a vector": (
+        lambda: tkf.sa(lambda t: t * X[0]),
+        r"`beta` must be one number at every depth, but has shape \(3,\) there",
+    ),
+    "tokens that are an array": (lambda: tkf.SphereDensity.from_tokens(X), r"`mu` must be a Tokens.*but is array"),
+    "speed of a number": (lambda: tkf.theory.initial_speed(3, 4), r"`flow` must be a Flow, such as tkf\.sa.*but is 3"),
+    "speed of a class": (lambda: tkf.theory.initial_speed(tkf.Flow, 4), r"but is the class Flow\. Write Flow\(\)"),
+    "exponent of an attention": (lambda: tkf.theory.collapse_exponent(tkf.Softmax(), 1.0), r"`flow` must be a Flow"),
+    "exponent before the start": (lambda: tkf.theory.collapse_exponent(SA, [1.0, -1.0]), r"`t` must be positive"),
+    "rank of a Gaussian": (
+        lambda: observe.effective_rank(tkf.Gaussian([0.0], [[1.0]])),
+        r"This observable is not one of a Gaussian",
+    ),
+    "energy of a density out of range": (
+        lambda: observe.energy(tkf.CircleDensity.uniform(8), 1e4),
+        r"exceeds the largest number\. Use energy\(\.\.\., scaled=True\)",
+    ),
+    "half a layer": (lambda: tkf.PerLayer.gaussian(1.5, 2, 2), r"`depth` must be a whole number, but is 1\.5"),
+    "heads that are a number": (lambda: tkf.MultiHead(3), r"MultiHead takes a list of at least one attention"),
+    "a ball without a dimension": (
+        lambda: tkf.Tokens.quadrature(len, ball=3.0),
+        r"`ball` must be a pair \(radius, d\)",
+    ),
+    "watching a number": (lambda: tkf.evolve(SA, MU, 1.0, watch=3), r"`watch` must be a function of \(t, mu\)"),
+    "until of one argument": (
+        lambda: tkf.evolve(SA, MU, 1.0, until=lambda t: t > 1),
+        r"`until` must be a function of \(t, mu\), but its arguments are \(t\)",
+    ),
+    "β beyond float32": (
+        lambda: tkf.velocity(tkf.sa(1e300), tkf.Tokens(X.astype(np.float32))),
+        r"1e\+300 is beyond float32, the precision of the tokens",
+    ),
     # files
     "no such run": (lambda: tkf.Trajectory.load("nowhere.zarr"), r"There is no saved run at nowhere\.zarr"),
     "a file for a folder": (lambda: tkf.Trajectory.load(__file__), r"is a file, but a saved run is a zarr folder"),
@@ -260,6 +304,67 @@ def test_refused_with_a_sentence(what):
     act, sentence = REFUSED[what]
     with pytest.raises(InputError, match=sentence):
         act()
+
+
+GIGABYTE = float(2**30)
+
+TOO_LARGE = {
+    "tokens": lambda: tkf.Tokens.uniform_sphere(n=10**9, d=3),
+    "tokens in a space of many dimensions": lambda: tkf.Tokens.gaussian(n=2, d=10**9),
+    "a frame": lambda: tkf.Tokens.orthonormal(10**6),
+    "a sample": lambda: tkf.CircleDensity.uniform().sample(10**9),
+    "inner products": lambda: tkf.Tokens(np.ones((20_000, 1))).gram,
+    "overlaps": lambda: observe.overlaps(tkf.Tokens(np.ones((20_000, 1)))),
+    "an attention matrix": lambda: observe.attention_matrix(tkf.Tokens(np.ones((20_000, 1))), SA),
+    "an MLP": lambda: tkf.MLP.random(3, 10**9),
+    "matrices by layer": lambda: tkf.PerLayer.gaussian(10**9, 10, 10),
+    "eigenvalues": lambda: tkf.harmonics.kernel_eigenvalues(1.0, 3, 10**9),
+    "growth rates": lambda: tkf.theory.growth_rates(SA, 3, 10**9),
+    "modes on the circle": lambda: tkf.CircleDensity.uniform(10**9),
+    "modes on the sphere": lambda: tkf.SphereDensity.uniform(10**4),
+    "modes of a zonal density": lambda: tkf.SphereDensity.uniform(10**6, d=8, zonal=True),
+    "saved states": lambda: tkf.evolve(SA, tkf.Tokens(np.ones((100, 3))), 1.0, save=10**7),
+    "saved times": lambda: tkf.log_times(1.0, 10**9),
+    "layers": lambda: tkf.layers(SA, MU, 10**9),
+    "bins": lambda: observe.overlap_histogram(MU, 10**9),
+}
+
+
+@pytest.mark.parametrize("what", TOO_LARGE)
+def test_what_does_not_fit_into_memory_is_refused_before_it_is_made(what, monkeypatch):
+    monkeypatch.setattr(_checks, "available_memory", lambda: GIGABYTE)
+    with pytest.raises(InputError, match=r"would take .* bytes \(.* GiB\) of memory, but 1\.07e\+09 bytes"):
+        TOO_LARGE[what]()
+
+
+def test_the_memory_of_this_machine_is_known():
+    """As much as there is, by another count, and no more."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 2**20 < _checks.available_memory() <= physical
+    with pytest.raises(InputError, match="Everything would take"):
+        _checks.room(2.0 * physical, "Everything")
+
+
+def test_too_many_nodes_are_refused_before_they_are_computed():
+    flat = lambda x: np.ones(len(x))
+    with pytest.raises(InputError, match="at most 10000 nodes in each direction"):
+        tkf.Tokens.quadrature(flat, interval=(0.0, 1.0), n=10**9)
+    with pytest.raises(InputError, match=r"about 100\^99 nodes, too many"):
+        tkf.Tokens.quadrature(flat, sphere=100, n=100)
+    with pytest.raises(InputError, match=r"about 100\^100 nodes, too many"):
+        tkf.Tokens.quadrature(flat, ball=(1.0, 100), n=100)
+
+
+def test_no_coupling_is_no_transition():
+    """V = 0: the uniform state is the only one, at every κ."""
+    diagram = tkf.stationary(tkf.usa(1.0, V=0.0))
+    assert diagram.transition == "none" and np.isinf(diagram.kappa_c) and len(diagram.branches) == 1
+
+
+def test_one_value_for_all_layers():
+    """A list of one β is a layer whose value never changes."""
+    one, plain = (tkf.evolve(flow, MU, 0.5, save=2).final.x for flow in (tkf.sa([2.0]), tkf.sa(2.0)))
+    assert np.allclose(one, plain, atol=1e-6)
 
 
 def test_there_are_many_kinds():

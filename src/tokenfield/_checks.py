@@ -1,5 +1,8 @@
 """Front-door checks, shared by every room. Shapes are always checked; values only when they are known (not traced)."""
 
+import numbers
+import operator
+import os
 from typing import Any
 
 import jax
@@ -47,36 +50,51 @@ def batched(tree: Any) -> bool:
 
 
 def real_array(name: str, value: Any, like: str = "an array of real numbers") -> Any:
-    """`value` as a floating-point array; float32 stays float32, whole numbers become the default float.
+    """`value` as a floating-point array; float32 stays float32, whole numbers and half precision become the default float.
 
-    What is not a JAX array stays numpy, so that its values can be looked at even inside jit.
+    What is not a JAX array stays numpy, so that its values can be looked at even inside jit. Other libraries' tensors are taken
+    out of their graphs, since no gradient flows back into them.
     """
     if isinstance(value, jax.Array):
         array = value
     else:
         try:
-            array = np.asarray(value)
-        except (ValueError, TypeError) as error:
+            array = jnp.asarray(value) if traced(value) else _host_array(value)
+        except Exception as error:  # conversions are other libraries', and may raise anything
             raise InputError(
                 f"Argument `{name}` must be {like}, but {brief(value)} is ragged or not numbers."
             ) from error
-    kind = np.dtype(array.dtype)
-    if kind == np.bool_ or not (np.issubdtype(kind, np.integer) or np.issubdtype(kind, np.floating)):
-        raise InputError(
-            f"Argument `{name}` must be {like}, but has dtype {kind}. Convert it first, e.g. with `.astype(float)`."
-        )
-    if np.issubdtype(kind, np.floating) and kind.itemsize < 4:
-        raise InputError(
-            f"Argument `{name}` has dtype {kind}, too coarse for a flow. Use float64, or float32 if asked."
-        )
-    return as_floats(array, kind if kind == np.float32 else jnp.result_type(float))
+    if array.dtype == np.float32 or (array.dtype == np.float64 and jax.config.read("jax_enable_x64")):
+        return array
+    if not jnp.issubdtype(array.dtype, np.integer) and not jnp.issubdtype(array.dtype, np.floating):
+        came = f"is {brief(value)}" if array.dtype == object else f"has dtype {array.dtype}"
+        raise InputError(f"Argument `{name}` must be {like}, but {came}. Convert it first, e.g. with `.astype(float)`.")
+    return as_floats(array, jnp.result_type(float))
+
+
+def _host_array(value: Any) -> np.ndarray:
+    """An array of numpy's from whatever can be one."""
+    if hasattr(value, "detach") and hasattr(value, "cpu"):  # a tensor of torch's, perhaps in a graph or on a device
+        value = value.detach().cpu()
+        value = value.double() if "bfloat16" in str(value.dtype) else value
+    array = np.asarray(value)
+    if array.dtype == object and all(isinstance(part, numbers.Real) and not is_flag(part) for part in array.flat):
+        array = array.astype(float)  # fractions, and whole numbers beyond 64 bits
+    return array
 
 
 def as_floats(array: Any, dtype: Any) -> Any:
     """An array in another precision; one whose values are known is converted on the host, which compiles nothing."""
     if array.dtype == dtype or traced(array):
         return array.astype(dtype)
-    converted = np.asarray(array).astype(dtype)
+    known = np.asarray(array)
+    with np.errstate(over="ignore"):
+        converted = known.astype(dtype)
+    if known.dtype == np.float64 and np.isinf(converted).any() and np.isfinite(known).all():
+        raise InputError(
+            f"The number {known.flat[np.argmax(np.abs(known))]:g} is beyond {np.dtype(dtype)}, the precision of the tokens. "
+            "Use float64 tokens, or a smaller number."
+        )
     return on_device(converted) if isinstance(array, jax.Array) else converted
 
 
@@ -117,20 +135,38 @@ def number(name: str, value: Any, positive: bool = False) -> float:
     return plain
 
 
+def integer(name: str, value: Any, what: str = "") -> int:
+    """A whole number that is known, as a plain int: Python's, numpy's, or an array of shape () that holds one."""
+    try:
+        if is_flag(value):
+            raise TypeError
+        return operator.index(value)
+    except Exception:  # an index is made by the value itself, which may raise anything
+        kind = f" ({what})" if what else ""
+        traced_too = " It cannot be traced by jit, grad or vmap." if isinstance(value, Tracer) else ""
+        raise InputError(
+            f"Argument `{name}` must be a whole number{kind}, but is {brief(value)}.{traced_too}"
+        ) from None
+
+
 def whole(name: str, value: Any, least: int, what: str) -> int:
     """A whole number of at least `least`; it decides a shape, so it must be a plain integer."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"Argument `{name}` must be a whole number ({what}), but is {brief(value)}.")
-    if not least <= value < 2**31:
-        raise InputError(f"Argument `{name}` must be at least {least} ({what}) and below 2³¹, but is {value}.")
-    return int(value)
+    number = integer(name, value, what)
+    if not least <= number < 2**31:
+        raise InputError(f"Argument `{name}` must be at least {least} ({what}) and below 2³¹, but is {brief(number)}.")
+    return number
+
+
+def is_flag(value: Any) -> bool:
+    """Whether a value is a truth value, of Python's, numpy's or anybody's."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool")
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or false, and nothing that could be read as either."""
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"Argument `{name}` must be True or False, but is {brief(value)}.")
-    return bool(value)
+    """True or False, as Python's."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise InputError(f"Argument `{name}` must be True or False, but is {brief(value)}.")
 
 
 def covariance(name: str, value: Any, d: int) -> Array:
@@ -154,5 +190,67 @@ def covariance(name: str, value: Any, d: int) -> Array:
 
 
 def brief(value: Any) -> str:
-    text = repr(value)
+    """A value in a few words, whatever it is."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a value may be unable to show itself: a number of 5000 digits, for one
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# How much memory there is.
+
+SMALL = 1 << 26
+"""Bytes that nobody has to ask for."""
+
+
+def room(size: float, what: str) -> None:
+    """Refuse, before anything is allocated, what takes more memory than there is.
+
+    **Arguments**
+
+    - `size`: the bytes that will be held at once.
+    - `what`: what takes them, as the beginning of a sentence.
+
+    **Raises** `InputError` where fewer bytes are available.
+    """
+    if size > SMALL and size > (left := available_memory()):
+        raise InputError(
+            f"{what} would take {_bytes(size)} of memory, but {_bytes(left)} are available. Ask for fewer or smaller ones."
+        )
+
+
+def available_memory() -> float:
+    """The bytes that this process can still have: of the machine's memory, and of its control group's, where they are told."""
+    return min(_machine_memory(), _group_memory())
+
+
+def _machine_memory() -> float:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            return next(1024.0 * int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        pass
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def _group_memory() -> float:
+    try:
+        limit, used = (_told(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    except (OSError, ValueError):  # none, or no limit ("max")
+        return float("inf")
+    return max(limit - used, 0.0)
+
+
+def _told(path: str) -> float:
+    with open(path, encoding="ascii") as file:
+        return float(file.read())
+
+
+def _bytes(size: float) -> str:
+    return f"{size:.3g} bytes ({size / 2**30:,.3g} GiB)"

@@ -1,7 +1,7 @@
 """What front doors accept.
 
-To type checkers these are unions of what may be given; at run time they are `Any`, since the front doors themselves refuse
-what does not fit, in sentences that say what was expected. The second part of an annotation tells specs how to read a field.
+To type checkers these are unions of what may be given. At run time they are `Any` with the name of a kind: `_front.py` reads
+arguments of that kind and refuses what does not fit, in sentences that say what was expected, and specs read fields by it.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Number: TypeAlias = "float | np.number | np.ndarray | Array"
     Numbers: TypeAlias = "Number | Sequence[float] | Sequence[Number] | Sequence[Sequence[float]]"
+    Points: TypeAlias = Numbers
     Changing: TypeAlias = "Callable[[Array], Array] | PerLayer | Schedule"
     ScalarLike: TypeAlias = "Number | Sequence[float] | Changing | None"
     VectorLike: TypeAlias = "Numbers | Changing | None"
@@ -34,9 +35,8 @@ else:
 
     AnyArray = Array | ndarray
     Self = Any  # which the tests' checker knows only where it decorates whole classes
-    Number = Numbers = ScalarLike = VectorLike = MatrixLike = WholeLike = CountLike = AttentionLike = AttentionsLike = (
-        Any
-    )
+    Number, Numbers, Points = (Annotated[Any, kind] for kind in ("number", "numbers", "points"))
+    ScalarLike = VectorLike = MatrixLike = WholeLike = CountLike = AttentionLike = AttentionsLike = Any
 
 # What solvers pass around, as Diffrax does: it may be anything that behaves like this.
 Time: TypeAlias = Any

@@ -6,12 +6,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar, Vector
 from tokenfield.attention.base import AbstractAttention
 from tokenfield.attention.matrices import apply
 from tokenfield.errors import InputError, suggest
 from tokenfield.measures import Tokens
-from tokenfield.parameters import Parameter, fits, matrix_parameter, parameter
+from tokenfield.parameters import Parameter, fits, matrix_parameter, parameter, shown
 from tokenfield.summation import AbstractSummation
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu, "gelu": lambda x: jax.nn.gelu(x, approximate=False)}
@@ -42,6 +43,7 @@ class MLP(eqx.Module):
     activation: str = eqx.field(static=True)
     around: bool = eqx.field(static=True)
 
+    @front_door
     def __init__(
         self,
         W1: Matrix = None,
@@ -58,11 +60,26 @@ class MLP(eqx.Module):
         self.activation, self.around = activation, bool(around)
 
     @staticmethod
+    @front_door
     def random(d: int, hidden: int, *, activation: str = "tanh", around: bool = False, seed: int = 0) -> "MLP":
         """Weights N(0, 1/fan-in), no offsets.
 
+        **Arguments**
+
+        - `d`: the dimension of the tokens.
+        - `hidden`: how many hidden units.
+        - `activation`, `around`: as for `MLP`.
+        - `seed`: the seed of the random numbers.
+
+        **Returns** the MLP.
+
+        **Raises** `InputError` where a size or the seed is not a whole number, or the activation is unknown.
+
         >>> MLP.random(3, 12, seed=1).check(3)
         """
+        d, hidden = check.whole("d", d, 1, "the dimension"), check.whole("hidden", hidden, 1, "how many hidden units")
+        seed = check.whole("seed", seed, 0, "the seed of the random numbers")
+        check.room(4 * 2 * 8 * d * hidden, f"An MLP of {hidden} hidden units in {d} dimensions")
         one, two = jax.random.split(jax.random.key(seed))
         W1, W2 = jax.random.normal(one, (hidden, d)) / d**0.5, jax.random.normal(two, (d, hidden)) / hidden**0.5
         return MLP(W1, None, W2, None, activation, around)
@@ -70,6 +87,9 @@ class MLP(eqx.Module):
     def __call__(self, x: Float[Array, "m d"]) -> Float[Array, "m d"]:
         hidden = apply(self.W1, x) + (0.0 if self.b1 is None else self.b1)
         return apply(self.W2, ACTIVATIONS[self.activation](hidden)) + (0.0 if self.b2 is None else self.b2)
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def check(self, d: int) -> None:
         hidden = fits("W1", self.W1, d)
@@ -101,6 +121,7 @@ class FisherRao(eqx.Module):
 
     rate: Float[Array, ""]
 
+    @front_door
     def __init__(self, rate: Scalar = 1.0):
         self.rate = check.scalar("rate", rate)
 
@@ -111,6 +132,9 @@ class FisherRao(eqx.Module):
         sums = summation.exponential(β * mu.x, mu.x, mu.x[:, :0], mu.w)
         φ = jnp.exp(sums.shift - coupling.log_unit) * sums.total / jnp.where(β == 0, 1.0, β)
         return self.rate * jnp.where(β == 0, mu.x @ mu.mean, φ)
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     def check(self, attention: AbstractAttention) -> None:
         """Refuse attention without a β of its own."""

@@ -18,10 +18,14 @@ def short(thing: object, most: int = 80) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+class CallError(InputError, TypeError):
+    """A call with an argument that does not exist, or without one that must be given: to Python, a `TypeError`."""
+
+
 def suggest(name: object, known: Iterable[str]) -> str:
     """`Did you mean ...?` for a near miss, and what there is to choose from."""
     known = sorted(known)
-    near = difflib.get_close_matches(str(name).lower()[:80], known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower()[:80], known, n=1, cutoff=0.5) if isinstance(name, str) else []
     return (f"Did you mean {near[0]!r}? " if near else "") + "Known: " + ", ".join(known) + "."
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Number, Numbers, Scalar, no_type_check
 from tokenfield.attention import AbstractAttention, Coupling, Krause, MeanShift, Softmax, Unnormalized
 from tokenfield.attention.base import DENSE, TOLERANCE, Points, as_dtype, query_points, refuse_overflow, requested
@@ -18,7 +19,7 @@ from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN
-from tokenfield.parameters import at_layer, at_time, is_scheduled, scheduled
+from tokenfield.parameters import at_layer, at_time, describe, described, scheduled
 from tokenfield.summation import AbstractSummation, choose
 
 DENSE_PAIRS = 500_000
@@ -50,6 +51,7 @@ class Flow(eqx.Module):
     reweighting: FisherRao | None
     kappa: Float[Array, ""] | None
 
+    @front_door
     @no_type_check
     def __init__(
         self,
@@ -147,12 +149,12 @@ class Flow(eqx.Module):
             raise InputError("A flow that changes with depth has no energy of its own. Give its parameters one value.")
         return with_energy(self.attention).interaction(f, basis)
 
-    def summation(
-        self, mu: Tokens, points: Points, asked: str | AbstractSummation | None, tolerance: Any
-    ) -> AbstractSummation:
+    def summation(self, mu: Tokens, points: Points, asked: Any, tolerance: Any) -> AbstractSummation:
         """The summation that serves this flow on these tokens, at query points or (None) at the tokens themselves, with
         an error of at most `tolerance` in every row: the one asked for, or the cheapest."""
-        if asked == "dense" or (asked is None and mu.n * (mu.n if points is None else len(points)) < DENSE_PAIRS):
+        if (isinstance(asked, str) and asked == "dense") or (
+            asked is None and mu.n * (mu.n if points is None else len(points)) < DENSE_PAIRS
+        ):
             return DENSE
         request = requested(self.attention, mu, points, tolerance, unit=self.normalization.reads_directions)
         if request.scores is not None:
@@ -189,10 +191,11 @@ class Flow(eqx.Module):
     def __repr__(self) -> str:
         extra = "".join(f", {describe(part)}" for part in (self.mlp, self.reweighting) if part is not None)
         if self.kappa is not None:
-            extra += f", noise {_described('kappa', self.kappa)}"
+            extra += f", noise {described('kappa', self.kappa)}"
         return f"Flow: {describe(self.attention)} attention, {describe(self.normalization)} normalization{extra}"
 
 
+@front_door
 @no_type_check
 def velocity(
     flow: Flow,
@@ -270,6 +273,7 @@ def _inverse_noise(kappa: Any) -> Float[Array, ""] | None:
     return number
 
 
+@front_door
 def sa(beta: Scalar = 1.0, *, kappa: Number | None = None, **parameters: Matrix) -> Flow:
     r"""Self-attention on the sphere: $\dot x_i = P_{x_i} \sum_j w_j e^{\beta\langle x_i, x_j\rangle} x_j / Z_i$.
 
@@ -288,6 +292,7 @@ def sa(beta: Scalar = 1.0, *, kappa: Number | None = None, **parameters: Matrix)
     return Flow(Softmax(beta, **parameters), PostLN(), kappa=kappa)
 
 
+@front_door
 def usa(beta: Scalar = 1.0, *, kappa: Number | None = None, scaled: bool = False, **parameters: Matrix) -> Flow:
     r"""Unnormalized self-attention on the sphere: $\dot x_i = P_{x_i} \sum_j w_j e^{\beta\langle x_i, x_j\rangle} x_j$.
 
@@ -306,6 +311,7 @@ def usa(beta: Scalar = 1.0, *, kappa: Number | None = None, scaled: bool = False
     return Flow(Unnormalized(beta, scaled=scaled, **parameters), PostLN(), kappa=kappa)
 
 
+@front_door
 def kuramoto(coupling: Number = 1.0, *, kappa: Number | None = None) -> Flow:
     r"""Identical Kuramoto oscillators: $\dot θ_i = -\text{coupling} \sum_j w_j \sin(θ_i - θ_j)$, which is USA at β = 0.
 
@@ -325,6 +331,7 @@ def kuramoto(coupling: Number = 1.0, *, kappa: Number | None = None) -> Flow:
     return Flow(Unnormalized(0.0, V=V), PostLN(), kappa=kappa)
 
 
+@front_door
 def krause(P: Matrix) -> Flow:
     r"""The Krause model in R^d with fixed weights: $\dot x_i = \sum_j P_{ij} (x_j - x_i)$, P row-stochastic.
 
@@ -340,6 +347,7 @@ def krause(P: Matrix) -> Flow:
     return Flow(Krause(P), Free())
 
 
+@front_door
 def mean_shift(beta: Scalar = 1.0, data: Matrix = None, *, sphere: bool = False) -> Flow:
     r"""Mean-shift with a Gaussian kernel of precision β: $\dot x_i = ∇ \log \int e^{-\beta|x_i - y|^2/2} dμ(y)$.
 
@@ -356,32 +364,6 @@ def mean_shift(beta: Scalar = 1.0, data: Matrix = None, *, sphere: bool = False)
     Flow: MeanShift(beta=9) attention, PostLN normalization
     """
     return Flow(MeanShift(beta, data), PostLN() if sphere else Free())
-
-
-def describe(module: eqx.Module) -> str:
-    """A short name of a part: Softmax(beta=9, V=-1·I)."""
-    parts = [_described(name, getattr(module, name)) for name in module.__dataclass_fields__]
-    parts = [part for part in parts if part]
-    return type(module).__name__ + (f"({', '.join(parts)})" if parts else "")
-
-
-def _described(name: str, value: Any) -> str | None:
-    if value is None or value is False:
-        return None
-    if value is True:
-        return name
-    if is_scheduled(value):
-        return value.describe(name)
-    if isinstance(value, AbstractAttention):
-        return describe(value)
-    if isinstance(value, tuple):
-        return ", ".join(describe(part) for part in value)
-    if not eqx.is_array(value):
-        return f"{name}={value}"
-    if value.ndim:
-        return f"{name}: {'×'.join(map(str, value.shape))}"
-    number = "traced" if check.traced(value) else f"{float(value):g}"
-    return f"{name}={number}{'·I' if name in 'QKVA' else ''}"
 
 
 def _require(thing: Any, kind: type, wanted: str) -> None:

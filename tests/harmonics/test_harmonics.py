@@ -2,12 +2,14 @@
 
 import functools
 import math
+import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
+from scipy import optimize, special
 
 from tests import naive
 from tokenfield.errors import InputError
@@ -286,3 +288,36 @@ def test_fast_sizes():
 def test_refusals(make, words):
     with pytest.raises(InputError, match=words):
         make()
+
+
+@pytest.mark.parametrize("d", [2, 3, 8, 64])
+@pytest.mark.parametrize("beta", [1e3, 1.7e3, 1e5, 1e6, 1e8])
+def test_eigenvalues_keep_their_digits_at_any_beta(beta, d):
+    """c_l = Γ(d/2)(2/β)^ν I_{ν+l}(β) by SciPy's scaled Bessel functions."""
+    ν, c = d / 2 - 1, kernel_eigenvalues(beta, d, 4)
+    bessel = special.ive(ν + np.arange(5), beta)
+    np.testing.assert_allclose(c.ratio, bessel / bessel[0], rtol=1e-12)
+    log_first = math.lgamma(d / 2) + ν * math.log(2 / beta) + math.log(bessel[0]) + beta
+    assert abs(float(c.log_first) - log_first) < 1e-15 * beta + 1e-11
+    slope = jax.grad(lambda beta: kernel_eigenvalues(beta, d, 4).log_first)(beta)
+    assert abs(float(slope) - bessel[1] / bessel[0]) < 1e-12  # d log c_0/dβ = c_1/c_0
+
+
+def test_eigenvalues_are_numbers_at_the_ends():
+    for beta in (1e300, -1e300, 0.0):
+        for part in kernel_eigenvalues(beta, 3, 4):
+            assert np.all(np.isfinite(part))
+
+
+@pytest.mark.parametrize(("d", "named"), [(2, "on the circle"), (3, "on S²"), (8, "for d = 8")])
+def test_the_documented_change_of_order_is_where_the_harmonics_say(d, named):
+    """USA's transition is first-order from c₂/c₁ = 1/d on: as the docs say, as the code has it, and by Bessel functions."""
+    text = (Path(__file__).parents[2] / "docs" / "measures.md").read_text(encoding="utf-8")
+    sentence = text[text.index("the transition is first-order when") :][:250]
+    told = float(re.findall(rf"([\d.]+) {re.escape(named)}", sentence)[0])
+    ν = d / 2 - 1
+    exact = optimize.brentq(lambda β: special.ive(ν + 2, β) / special.ive(ν + 1, β) - 1 / d, 0.5, 4.0, xtol=1e-12)
+    decimals = len(str(told).partition(".")[2])
+    assert told == round(exact, decimals)
+    c = kernel_eigenvalues(exact, d, 2)
+    assert abs(float(c.ratio[2] / c.ratio[1]) - 1 / d) < 1e-10

@@ -1,11 +1,17 @@
 """Tokens: what they are, and how they are made."""
 
+import fractions
+
+import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 
 import tokenfield as tkf
+from tokenfield.errors import InputError
 
 
 def test_quantities():
@@ -22,6 +28,64 @@ def test_quantities():
 def test_whole_numbers_become_floats_and_float32_stays():
     assert tkf.Tokens([[1, 0], [0, 1]]).x.dtype == np.float64
     assert tkf.Tokens(np.eye(2, dtype=np.float32)).w.dtype == np.float32
+
+
+class Tensor:
+    """What torch's tensors do: numpy sees them only outside their graph, on the CPU, in a precision that it has."""
+
+    def __init__(self, x, dtype="torch.float32", free=False):
+        self.x, self.dtype, self.free = x, dtype, free
+
+    def detach(self):
+        return Tensor(self.x, self.dtype, free=True)
+
+    def cpu(self):
+        return self
+
+    def double(self):
+        return Tensor(self.x.astype(np.float64), "torch.float64", self.free)
+
+    def __array__(self, dtype=None, copy=None):
+        if not self.free:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+        if "bfloat16" in self.dtype:
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        return self.x
+
+
+class Frame:
+    """What tables do: they are arrays when asked."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.eye(2)
+
+
+def test_half_precision_and_other_libraries_are_widened():
+    x = np.array([[1.0, 0.5], [0.25, -2.0]])  # exact in every precision
+    for half in (np.float16, ml_dtypes.bfloat16):
+        for array in (x.astype(half), jnp.asarray(x.astype(half))):
+            assert tkf.Tokens(array).x.dtype == np.float64 and tkf.Tokens(array).x.tolist() == x.tolist()
+    assert tkf.Tokens(Tensor(x.astype(np.float32))).x.dtype == np.float32
+    assert tkf.Tokens(Tensor(x, "torch.bfloat16")).x.tolist() == x.tolist()
+    assert tkf.Softmax(beta=Tensor(np.array(2.0)), V=Frame()).V.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert tkf.Tokens([[fractions.Fraction(1, 4), 10**20]]).x.tolist() == [[0.25, 1e20]]
+
+
+@pytest.mark.parametrize("sharp", [1e2, 1e4, 1e6, 1e12])
+def test_sharp_densities_warn_of_nothing(sharp):
+    """Functions that overflow are refused in a sentence; numpy has nothing to add (a warning is an error here)."""
+    with pytest.raises(InputError, match="not finite"):
+        tkf.CircleDensity.from_function(lambda θ: np.exp(1e3 * sharp * np.cos(θ)))
+    with pytest.raises(InputError, match="not negative"):
+        tkf.Tokens.quadrature(lambda x: np.exp(1e3 * sharp * x[:, 0]), interval=(0.0, 1.0))
+    if sharp < 1e5:
+        mu = tkf.CircleDensity.von_mises(sharp)
+        # R = I_1(κ)/I_0(κ) = 1 - 1/2κ - 1/8κ² - ..., where nothing cancels
+        assert abs(float(mu.order) - special.ive(1, sharp) / special.ive(0, sharp)) < 1e-9
+        assert np.all(np.isfinite(mu.sample(3).x))
+    else:
+        with pytest.raises(InputError, match=r"not resolved|have mass"):
+            tkf.CircleDensity.von_mises(sharp)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,14 @@ def test_of_a_run_is_of_each_state(of):
         assert np.allclose(whole[i], of(RUN[i]), rtol=1e-12, atol=1e-14)
 
 
+def test_energy_of_densities_without_temperature():
+    """At β = 0 the energy is |∫x dμ|²/2, of densities as of tokens; and it is the limit of E_β - 1/(2β)."""
+    wave = tkf.CircleDensity.wave(0.4, degree=8)
+    assert float(observe.energy(wave, 0.0)) == pytest.approx(0.5 * 0.2**2, rel=1e-12)  # R = amplitude/2
+    assert float(observe.energy(wave, 1e-4)) - 1 / 2e-4 == pytest.approx(0.02, abs=1e-4)
+    assert float(observe.energy(tkf.SphereDensity.uniform(4), 0.0)) == 0.0
+
+
 def test_energy():
     direct = np.einsum("i,j,ij->", W, W, np.exp(0.7 * X @ X.T)) / 1.4
     assert float(observe.energy(MU, 0.7)) == pytest.approx(direct, rel=1e-12)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar, Vector
 from tokenfield.attention.base import AbstractKernel, Points
 from tokenfield.attention.matrices import apply, times
@@ -37,6 +38,7 @@ class Additive(AbstractKernel):
     beta: Parameter
     V: Parameter
 
+    @front_door
     def __init__(self, W: Matrix = None, U: Matrix = None, v: Vector = None, beta: Scalar = 1.0, V: Matrix = None):
         self.W, self.U, self.V = (matrix_parameter(name, value) for name, value in (("W", W), ("U", U), ("V", V)))
         self.v = parameter("v", v, 1, "a vector of shape (h,)")
@@ -49,7 +51,10 @@ class Additive(AbstractKernel):
         v = self.beta * (jnp.ones(q.shape[1], q.dtype) if self.v is None else self.v)
 
         def score(q: Float[Array, "m h"], k: Float[Array, "n h"]) -> Float[Array, "m n"]:
-            return sum((v[h] * jnp.tanh(q[:, h, None] + k[None, :, h]) for h in range(q.shape[1])), start=jnp.zeros(()))
+            return sum(
+                (v[h] * jnp.tanh(q[:, h, None] + k[None, :, h]) for h in range(q.shape[1])),
+                start=jnp.zeros((), q.dtype),
+            )
 
         return summation.exponential(q, k, values, mu.w, score).average
 

@@ -12,12 +12,13 @@ from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers, Self, no_type_check
 from tokenfield.attention.matrices import apply
 from tokenfield.attention.reductions import on_gaussians, placed
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Gaussian, Tokens
-from tokenfield.parameters import Parameter, at_time
+from tokenfield.parameters import Parameter, at_time, shown
 from tokenfield.summation import AbstractSummation, Dense, Request, choose
 
 TOLERANCE = 1e-10
@@ -59,6 +60,9 @@ class AbstractAttention(eqx.Module):
     @abc.abstractmethod
     def check(self, d: int) -> int:
         """Refuse, with a sentence, parameters that do not act on R^d; return the dimension of the field."""
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     # What an attention declares of itself. The cautious answer is the default.
 
@@ -120,6 +124,7 @@ class AbstractAttention(eqx.Module):
         """Whether the attention's own equations were solved to their tolerance."""
         return True
 
+    @front_door
     @no_type_check
     def __call__(
         self,
@@ -152,7 +157,8 @@ class AbstractAttention(eqx.Module):
                 "For points of shape (n, d), write attention(Tokens(points))."
             )
         self.check(mu.d)
-        attention = at_time(as_dtype(self if s is None else placed(self, s), mu.x.dtype), check.scalar("t", t))
+        time = check.as_floats(check.scalar("t", t), mu.x.dtype)
+        attention = at_time(as_dtype(self if s is None else placed(self, s), mu.x.dtype), time)
         points = query_points(mu, x)
         self._refuse_poor_memory(attention, mu)
         where = None if x is None else jnp.atleast_2d(points)
@@ -162,7 +168,7 @@ class AbstractAttention(eqx.Module):
     def _on_gaussian(self, mu: Gaussian, x: Any, t: Any) -> Array:
         """Γ_μ(x) for μ = N(m, Σ); without x, at the mean."""
         self.check(mu.d)
-        attention = at_time(as_dtype(self, mu.dtype), check.scalar("t", t))
+        attention = at_time(as_dtype(self, mu.dtype), check.as_floats(check.scalar("t", t), mu.dtype))
         points = mu.mean if x is None else query_points(Tokens(mu.mean[None]), x)
         middle, slope = on_gaussians(attention).gaussian(mu.mean, mu.factor, jnp.atleast_2d(points - mu.mean).T)
         return (middle + slope.T).reshape(*points.shape[:-1], -1)
@@ -215,7 +221,8 @@ def requested(
     known = not check.traced((mu, x))
     seen = np.concatenate([np.asarray(part) for part in (mu.x, x) if part is not None]) if known else None
     if unit is None:
-        unit = seen is not None and bool(np.all(np.abs(np.linalg.norm(seen, axis=1) - 1) < 1e-14))
+        with np.errstate(over="ignore"):
+            unit = seen is not None and bool(np.all(np.abs(np.linalg.norm(seen, axis=1) - 1) < 1e-14))
     return Request(
         n=mu.n,
         d=mu.d,
@@ -233,7 +240,7 @@ def query_points(mu: Tokens, x: Any) -> Array:
     if x is None:
         return mu.x
     points = check.finite("x", check.as_floats(check.real_array("x", x), mu.x.dtype))
-    if points.ndim not in (1, 2) or points.shape[-1] != mu.d:
+    if points.ndim not in (1, 2) or points.shape[-1] != mu.d or len(points) == 0:
         raise InputError(
             f"Argument `x` must have shape (m, d) or (d,) with d = {mu.d} as the measure, but has shape {points.shape}."
         )

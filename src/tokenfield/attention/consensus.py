@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar
 from tokenfield.attention.base import DENSE, AbstractAttention, Points
 from tokenfield.attention.dot_product import score_pair
@@ -29,6 +30,7 @@ class Krause(AbstractAttention):
 
     P: Float[Array, "n n"]
 
+    @front_door
     def __init__(self, P: Matrix):
         P = check.finite("P", check.real_array("P", P))
         if P.ndim != 2 or P.shape[0] != P.shape[1]:
@@ -87,6 +89,7 @@ class MeanShift(AbstractAttention):
     beta: Parameter
     data: Float[Array, "m d"] | None
 
+    @front_door
     def __init__(self, beta: Scalar = 1.0, data: Matrix = None):
         self.beta = number_parameter("beta", beta)
         self.data = None if data is None else Tokens(data).x  # pyright: ignore[reportArgumentType]

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar
 from tokenfield.attention.base import Points
 from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters
@@ -40,6 +41,7 @@ class Sigmoid(AbstractDotProduct):
     A: Parameter
     b: Parameter
 
+    @front_door
     def __init__(
         self,
         beta: Scalar = 1.0,
@@ -81,6 +83,7 @@ class Linear(AbstractDotProduct):
     V: Parameter
     A: Parameter
 
+    @front_door
     def __init__(self, beta: Scalar = 1.0, Q: Matrix = None, K: Matrix = None, V: Matrix = None, A: Matrix = None):
         self.beta, self.Q, self.K, self.V, self.A = dot_product_parameters(beta, Q, K, V, A)
 
@@ -129,6 +132,7 @@ class ReLU(AbstractDotProduct):
     V: Parameter
     A: Parameter
 
+    @front_door
     def __init__(self, beta: Scalar = 1.0, Q: Matrix = None, K: Matrix = None, V: Matrix = None, A: Matrix = None):
         self.beta, self.Q, self.K, self.V, self.A = dot_product_parameters(beta, Q, K, V, A)
 

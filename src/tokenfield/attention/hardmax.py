@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from tokenfield._front import front_door
 from tokenfield._types import Matrix
 from tokenfield.attention.base import Points
 from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters
@@ -34,6 +35,7 @@ class Hardmax(AbstractDotProduct):
     V: Parameter
     A: Parameter
 
+    @front_door
     def __init__(self, Q: Matrix = None, K: Matrix = None, V: Matrix = None, A: Matrix = None):
         _, self.Q, self.K, self.V, self.A = dot_product_parameters(1.0, Q, K, V, A)
         self.beta = None

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar
 from tokenfield.attention.base import AbstractKernel, Points
 from tokenfield.attention.dot_product import dot_product_parameters, score_pair
@@ -40,6 +41,7 @@ class L2(AbstractKernel):
     K: Parameter
     V: Parameter
 
+    @front_door
     def __init__(self, beta: Scalar = 1.0, Q: Matrix = None, K: Matrix = None, V: Matrix = None):
         self.beta, self.Q, self.K, self.V, _ = dot_product_parameters(beta, Q, K, V)
 

@@ -9,6 +9,7 @@ import optimistix as optx
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar, Whole
 from tokenfield.attention.base import Points
 from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters
@@ -57,6 +58,7 @@ class Sinkhorn(AbstractDotProduct):
     iterations: int = eqx.field(static=True)
     guess: Float[Array, " n"] | None
 
+    @front_door
     def __init__(
         self,
         beta: Scalar = 1.0,
@@ -94,7 +96,7 @@ class Sinkhorn(AbstractDotProduct):
         known = eqx.tree_at(lambda a: a.guess, self, None, is_leaf=lambda leaf: leaf is None), mu
         solution = optx.fixed_point(
             lambda log_g, known: known[0]._round(known[1], log_g),
-            optx.FixedPointIteration(rtol=0.0, atol=_stop_at(self.tolerance, mu.x.dtype), norm=optx.max_norm),
+            optx.FixedPointIteration(rtol=0.0, atol=_stop_at(self.tolerance, mu.x.dtype), norm=_largest),
             start,
             args=known,
             max_steps=self.iterations,
@@ -156,6 +158,11 @@ class Sinkhorn(AbstractDotProduct):
 
     def healthy(self, memory: Any) -> Bool[Array, ""] | bool:
         return True if memory is None else memory.error <= 10 * self.tolerance + 100 * jnp.finfo(memory.error.dtype).eps
+
+
+def _largest(moved: Float[Array, " n"]) -> Float[Array, ""]:
+    """The largest entry, in the default precision, in which Optimistix carries it from round to round."""
+    return optx.max_norm(moved).astype(jnp.result_type(float))
 
 
 def _stop_at(tolerance: float, dtype: Any) -> float:

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar
 from tokenfield.attention.base import Coupling, Points
 from tokenfield.attention.dot_product import AbstractExponential, dot_product_parameters
@@ -42,6 +43,7 @@ class Softmax(AbstractExponential):
     V: Parameter
     A: Parameter
 
+    @front_door
     def __init__(self, beta: Scalar = 1.0, Q: Matrix = None, K: Matrix = None, V: Matrix = None, A: Matrix = None):
         self.beta, self.Q, self.K, self.V, self.A = dot_product_parameters(beta, Q, K, V, A)
 

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar
 from tokenfield.attention.base import Coupling, Points
 from tokenfield.attention.dot_product import AbstractExponential, dot_product_parameters
@@ -42,6 +43,7 @@ class Unnormalized(AbstractExponential):
     A: Parameter
     scaled: bool = eqx.field(static=True)
 
+    @front_door
     def __init__(
         self,
         beta: Scalar = 1.0,

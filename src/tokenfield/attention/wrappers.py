@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Attention, Attentions, Matrix, Scalar, Self
 from tokenfield.attention.base import DENSE, AbstractAttention, Points
 from tokenfield.attention.matrices import apply, columns
@@ -54,8 +55,9 @@ class MultiHead(AbstractAttention):
     heads: tuple[AbstractAttention, ...]
     output: Parameter
 
+    @front_door
     def __init__(self, heads: Attentions, output: Matrix = None):
-        heads = tuple(heads)
+        heads = tuple(heads) if isinstance(heads, list | tuple) else ()
         if not heads or not all(isinstance(head, AbstractAttention) for head in heads):
             raise InputError(
                 "MultiHead takes a list of at least one attention, e.g. MultiHead([Softmax(1.0), Softmax(9.0)])."
@@ -187,6 +189,7 @@ class Causal(AbstractAttention):
     rotary: Float[Array, ""] | None
     sigma: Float[Array, " m"] | None
 
+    @front_door
     def __init__(self, attention: Attention, window: Scalar = None, alibi: Scalar = None, rotary: Scalar = None):
         if not isinstance(attention, AbstractAttention):
             raise InputError(

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers
 from tokenfield.bifurcation.basis import zonal
 from tokenfield.bifurcation.continuation import Place, Trace, between
@@ -54,6 +55,7 @@ class State:
         """Whether no direction is unstable."""
         return self.unstable == 0
 
+    @front_door
     def density(self, t: Numbers) -> Float[np.ndarray, " n"]:
         """The density f at given heights.
 
@@ -62,8 +64,12 @@ class State:
         - `t`: heights t = <x, e_1> in [-1, 1], one or many.
 
         **Returns** f, one number per height.
+
+        **Raises** `InputError` where a height is not in [-1, 1].
         """
-        t = np.atleast_1d(np.asarray(t, float))
+        t = np.atleast_1d(np.asarray(check.finite("t", check.real_array("t", t)), float))
+        if t.ndim != 1 or np.any(np.abs(t) > 1):
+            raise InputError(f"Argument `t` must hold heights in [-1, 1], one or many, but is {check.brief(t)}.")
         return zonal(self.d, len(self.coefficients) - 1, t) @ self.coefficients
 
     @property
@@ -155,6 +161,7 @@ class Diagram:
         """κ of the folds of all branches, increasing."""
         return np.sort(np.concatenate([branch.folds for branch in self.branches]))
 
+    @front_door
     def at(self, kappa: Number) -> list[State]:
         """The states of all branches at exactly this κ.
 
@@ -220,6 +227,7 @@ class Diagram:
     def _others(self) -> list[Branch]:
         return [branch for branch in self.branches if branch.trace is not None]
 
+    @front_door
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure | Path":
         """A picture of R against κ, solid where stable and dashed where not, with the free energy below.
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Count, Number, Whole, no_type_check
 from tokenfield.bifurcation.continuation import Trace
 from tokenfield.bifurcation.diagram import Branch, Diagram
@@ -25,6 +26,7 @@ FINEST = 1024
 """The highest degree that is tried."""
 
 
+@front_door
 @no_type_check
 def stationary(
     flow: Flow,
@@ -132,7 +134,7 @@ def _range(model: Coupling, onset: float, kappa: Any) -> tuple[float, float]:
         low, high = kappa
     except (TypeError, ValueError):
         raise InputError(
-            f"Argument `kappa` must be a pair (low, high), but is {kappa!r}. Then ask `.at(kappa)`."
+            f"Argument `kappa` must be a pair (low, high), but is {check.brief(kappa)}. Then ask `.at(kappa)`."
         ) from None
     low, high = (check.number(f"kappa[{i}]", value, positive=True) for i, value in enumerate((low, high)))
     if low >= high:
@@ -143,7 +145,8 @@ def _range(model: Coupling, onset: float, kappa: Any) -> tuple[float, float]:
 def _default(model: Coupling, d: int, onset: float) -> tuple[float, float]:
     """(κ_c/2, 3κ_c), or less where states would be too concentrated to be resolved."""
     centre = onset if math.isfinite(onset) else model.kappa or 1.0
-    finest = (FINEST - 24) ** 2 / 85 / _sharpness(model)
+    steepest = _sharpness(model)
+    finest = (FINEST - 24) ** 2 / 85 / steepest if steepest > 0 else math.inf
     return _with_own(model, 0.5 * centre, min(3 * centre, max(finest, 1.2 * centre)))
 
 

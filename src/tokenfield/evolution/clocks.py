@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield.errors import InputError, suggest
 from tokenfield.flow import Flow
 
@@ -34,6 +35,7 @@ def clock_named(name: Any, merging: bool) -> str:
     return name
 
 
+@front_door
 def log_times(t: Any, count: int = 100, first: Any = FIRST) -> np.ndarray:
     """`count` times from 0 to t: 0, and then equal ratios from `first` on.
 
@@ -42,6 +44,7 @@ def log_times(t: Any, count: int = 100, first: Any = FIRST) -> np.ndarray:
     """
     end, first = check.number("t", t, positive=True), check.number("first", first, positive=True)
     count = check.whole("count", count, 1, "how many times")
+    check.room(4 * 8 * count, f"{count} times")
     if count == 1:
         return np.array([end])
     times = np.geomspace(min(first, 1e-3 * end), end, max(count - 1, 1))

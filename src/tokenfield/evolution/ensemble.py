@@ -222,7 +222,7 @@ def _starts(mu0: Any) -> list[Any]:
     _refuse_empty("mu0", mu0)
     for j, one in enumerate(mu0):
         if not isinstance(one, AbstractMeasure) or _leading(one):
-            raise InputError(f"Argument `mu0` must be a list of single measures, but start {j} is {one!r:.80}.")
+            raise InputError(f"Argument `mu0` must be a list of single measures, but start {j} is {check.brief(one)}.")
     return list(mu0)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tokenfield import _checks as check
 from tokenfield._compile import make_room
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.evolution.coordinates import coordinates_for
@@ -28,6 +29,7 @@ from tokenfield.trajectory import Provenance, Trajectory
 M = TypeVar("M", bound=AbstractMeasure)
 
 
+@front_door
 @no_type_check
 def evolve(  # noqa: PLR0913
     flow: Flow | Sequence[Flow],

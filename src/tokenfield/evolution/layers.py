@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
+from tokenfield._front import front_door
 from tokenfield._types import Number, no_type_check
 from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
@@ -26,6 +27,7 @@ from tokenfield.summation import AbstractSummation
 from tokenfield.trajectory import Provenance, Trajectory
 
 
+@front_door
 @no_type_check
 def layers(
     flow: Flow | Sequence[Flow],
@@ -86,6 +88,10 @@ def layers(
         raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")
     τ = check.as_floats(check.scalar("step", step), start.x.dtype)
     count = depth + 1 if save is None else check.whole("save", save, 1, "how many states to keep")
+    held = sum(array.nbytes for array in start.arrays.values()) * (min(count, depth + 1) + 1)
+    check.room(
+        2 * held + 16 * depth + 64 * min(count, depth + 1), f"{depth} layers with {min(count, depth + 1)} saved states"
+    )
     kept = (
         np.unique(np.linspace(0, depth, min(count, depth + 1)).round().astype(int)) if count > 1 else np.array([depth])
     )

@@ -4,7 +4,9 @@ from typing import Any
 
 import diffrax as dfx
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield._compile import compiled
@@ -63,7 +65,10 @@ class Problem(eqx.Module):
         if self.plan.until is None:
             return jnp.asarray(False)
         t = t if self.plan.elapsed is None else t + self.plan.elapsed
-        answer = jnp.asarray(self.plan.until(t, self.motion.measure(y)))
+        returned = self.plan.until(t, self.motion.measure(y))
+        if not isinstance(returned, bool | float | int | np.generic | np.ndarray | jax.Array):
+            raise InputError(f"Argument `until` must return one true or false, but returned {type(returned).__name__}.")
+        answer = jnp.asarray(returned)
         if answer.shape != ():
             raise InputError(f"Argument `until` must return one true or false, but returned shape {answer.shape}.")
         return answer.astype(bool)

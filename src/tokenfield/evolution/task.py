@@ -1,13 +1,16 @@
 """What is to be done: the arguments of `evolve`, read into one typed task and checked once."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import diffrax as dfx
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool
 
 from tokenfield import _checks as check
@@ -96,7 +99,9 @@ class Task:
 def read(flow: Any, mu0: Any, t: Any, given: Options, ensemble: Ensemble | None = None) -> Task:
     """The task that the arguments describe, of one run or of an ensemble. Whatever does not fit is refused here, in a
     sentence."""
-    traced = check.traced((flow, mu0, t, given.save, given.step, given.seed, given.until)) or check.under_jit()
+    parts = [flow, mu0, t, given.save, given.step, given.seed, given.until]
+    pytrees = [part for part in parts if isinstance(part, eqx.Module | jax.Array | list | tuple)]
+    traced = check.traced(pytrees) or check.under_jit()
     model, start = (flow, mu0) if ensemble is None else (ensemble.flows[0], ensemble.start)
     if not isinstance(model, Flow):
         raise InputError(
@@ -143,10 +148,12 @@ def read(flow: Any, mu0: Any, t: Any, given: Options, ensemble: Ensemble | None 
         clock=clock,
         max_steps=check.whole("max_steps", given.max_steps, 1, "the most steps that a run may take"),
         progress=given.progress,
-        watch=given.watch,
+        watch=_watcher(given.watch),
         adjoint=_adjoint(given.adjoint),
     )
     _refuse_close_times(task)
+    held = sum(array.nbytes for array in start.arrays.values()) * len(task.saves)
+    check.room(2 * held, f"{len(task.saves)} saved states of {type(start).__name__}")
     return task
 
 
@@ -203,13 +210,15 @@ def _summation(given: Options) -> str | AbstractSummation | None:
     summation = given.summation
     if given.devices is not None:
         if summation not in (None, "dense"):
-            raise InputError(f"Only dense sums are dealt out to devices, not {summation!r}. Leave `summation` out.")
+            raise InputError(
+                f"Only dense sums are dealt out to devices, not {check.brief(summation)}. Leave `summation` out."
+            )
         return Sharded(given.devices)
     known = (*SUMMATIONS, "span")
     if summation is None or isinstance(summation, AbstractSummation):
         return summation
     if not isinstance(summation, str) or summation not in known:
-        raise InputError(f"Unknown summation {summation!r}. {suggest(summation, known)}")
+        raise InputError(f"Unknown summation {check.brief(summation)}. {suggest(summation, known)}")
     return summation
 
 
@@ -233,7 +242,7 @@ def _adjoint(adjoint: Any) -> str:
 
 
 def _seed(seed: Any) -> Any:
-    if check.traced(seed):
+    if isinstance(seed, Tracer):
         return seed
     return np.asarray(0 if seed is None else check.whole("seed", seed, 0, "the seed of the noise"))
 
@@ -253,8 +262,33 @@ def _step(step: Any) -> Any:
 
 def _stop_condition(until: Any) -> Until | None:
     if until is not None and not callable(until):
-        raise InputError(f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {until!r}.")
+        raise InputError(
+            f"Argument `until` must be a function of (t, mu), e.g. tkf.collapsed, but is {check.brief(until)}."
+        )
+    _refuse_other_arguments("until", until)
     return until  # pyright: ignore[reportReturnType]
+
+
+def _refuse_other_arguments(name: str, function: Any) -> None:
+    """Refuse a function that cannot be called as function(t, mu), where its signature is known."""
+    try:
+        signature = None if function is None else inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        if signature is not None:
+            signature.bind(0.0, None)
+    except TypeError:
+        raise InputError(
+            f"Argument `{name}` must be a function of (t, mu), but its arguments are {signature}."
+        ) from None
+
+
+def _watcher(watch: Any) -> Watch | None:
+    if watch is not None and not callable(watch):
+        raise InputError(f"Argument `watch` must be a function of (t, mu), but is {check.brief(watch)}.")
+    _refuse_other_arguments("watch", watch)
+    return watch  # pyright: ignore[reportReturnType]
 
 
 def _tolerances(given: Options, dtype: Any, usual: float) -> tuple[float, float]:
@@ -316,6 +350,7 @@ def _save_times(save: Any, times: Any, clock: str) -> Any:
 
 def _spaced(count: int, times: Any, clock: str) -> Any:
     """So many times from start to end, exact at both ends."""
+    check.room(4 * 8 * count, f"{count} saved times")
     if clock == "log":
         if check.traced(times):
             raise InputError("Logarithmic save times need an end time that is known. Give an array of times instead.")

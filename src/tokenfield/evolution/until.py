@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import AnyArray, Number
 from tokenfield.measures import AbstractMeasure
 
@@ -29,6 +30,7 @@ class Collapsed(eqx.Module):
     radius: Float[AnyArray, ""]
     sees_axes: ClassVar[bool] = False
 
+    @front_door
     def __init__(self, radius: Number = 1e-3):
         self.radius = np.asarray(check.number("radius", radius, positive=True))
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
-from tokenfield._checks import whole
+from tokenfield._checks import room, whole
 from tokenfield._types import AnyArray, Count
 from tokenfield.harmonics.base import AbstractHarmonics
 
@@ -47,6 +47,7 @@ class Fourier(AbstractHarmonics):
 
     def __post_init__(self):
         object.__setattr__(self, "degree", checked_degree(self.degree))
+        room(16 * 8 * 3 * self.degree, f"Fourier series of degree {self.degree}")
 
     @property
     def degrees(self) -> np.ndarray:

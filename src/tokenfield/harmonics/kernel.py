@@ -10,8 +10,18 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float
 
+from tokenfield import _checks as check
+from tokenfield._front import front_door
+from tokenfield._types import Count, Number
+
 ORDERS = 2048
-"""Orders beyond the highest degree at which the backward recurrence starts; enough up to |β| of about 3·10⁴."""
+"""Orders beyond the highest degree at which the backward recurrence starts."""
+FAR = 1600.0
+"""From this |β| on, log c_0 comes from an expansion: its error is below 2e-14, while the series would need more orders."""
+
+
+MANY = 4000
+"""The same goes for dimensions beyond this, where the numbers of harmonics have too many digits."""
 
 
 class Eigenvalues(NamedTuple):
@@ -27,37 +37,71 @@ class Eigenvalues(NamedTuple):
     log_first: Float[Array, ""]
 
 
-@functools.partial(jax.jit, static_argnums=(1, 2))
-def kernel_eigenvalues(beta: Float[Array, ""], d: int, degree: int) -> Eigenvalues:
+@front_door
+def kernel_eigenvalues(beta: Number, d: Count, degree: Count) -> Eigenvalues:
     r"""The eigenvalues of the kernel $e^{β⟨x,y⟩}$ on the harmonics of S^{d-1}: $\int e^{β⟨x,y⟩} Y_l(y) dσ(y) = c_l Y_l(x)$.
 
     They are $c_l = Γ(d/2)(2/β)^{d/2-1} I_{l+d/2-1}(β)$ (Funk and Hecke). The ratios $r_ν = I_{ν+1}/I_ν$ come from Gauss's
-    continued fraction $r_ν = β / (2(ν+1) + β r_{ν+1})$, from high orders down; $c_0$ comes from the value of the kernel at
-    x = y, $e^{|β|} = \sum_l \dim_l |c_l|$. Every step adds positive numbers.
+    continued fraction $r_ν = β / (2(ν+1) + β r_{ν+1})$, from high orders down, where they are nearly
+    $β / (ν + 1/2 + \sqrt{(ν+1)^2 + β^2})$; $c_0$ comes from the value of the kernel at x = y,
+    $e^{|β|} = \sum_l \dim_l |c_l|$, and at large β or d from Debye's expansion. Every step adds positive numbers.
 
     **Arguments**
 
-    - `beta`: β, as an array of shape (); it may be traced.
+    - `beta`: β, one number; it may be traced.
     - `d`: the sphere is S^{d-1}.
     - `degree`: the highest degree.
 
     **Returns** `Eigenvalues` for l = 0..degree, to full relative accuracy.
 
+    **Raises** `InputError` where β is not one finite number, d not a whole number of at least 2, or the degree not one of at
+    least 0, or beyond the memory that there is.
+
     >>> c = kernel_eigenvalues(jnp.asarray(2.0), 3, 1)          # on S²: c_0 = sinh β / β
     >>> bool(abs(jnp.exp(c.log_first) - math.sinh(2.0) / 2.0) < 1e-14)
     True
     """
-    beta = jnp.asarray(beta)
+    beta = check.scalar("beta", beta)
+    d = check.whole("d", d, 2, "the sphere is S^{d-1}")
+    degree = check.whole("degree", degree, 0, "the highest degree")
+    check.room(16 * 8 * (degree + ORDERS), f"The eigenvalues up to degree {degree}")
+    return _eigenvalues(beta, d, degree)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _eigenvalues(beta: Float[Array, ""], d: int, degree: int) -> Eigenvalues:
     ν = np.arange(degree + ORDERS)[::-1] + d / 2 - 1
-    step = lambda r, order: ((part := 1 / (2 * (order + 1) + beta * beta * r)), part)
-    _, parts = lax.scan(step, jnp.zeros_like(beta), jnp.asarray(ν, beta.dtype))
+    step = lambda r, order: ((part := 1 / (2 * (order + 1) + beta * (beta * r))), part)
+    top = 1 / (ν[0] + 1.5 + jnp.hypot(ν[0] + 2.0, beta))
+    _, parts = lax.scan(step, top.astype(beta.dtype), jnp.asarray(ν, beta.dtype))
     parts = parts[::-1]  # r_ν / β
     ratio = jnp.concatenate([jnp.ones_like(parts[:1]), jnp.cumprod(beta * parts)])
     slope = jnp.concatenate([jnp.zeros_like(parts[:1]), parts[:1], parts[0] * jnp.cumprod(beta * parts[1:])])
     growth = np.exp(np.diff(log_dimension(np.arange(len(ratio)), d)))
-    return Eigenvalues(
-        ratio[: degree + 1], slope[: degree + 1], jnp.abs(beta) - _log_series(growth * jnp.abs(beta) * parts)
+    size = jnp.abs(beta)
+    far = (size > FAR) | (d > MANY)
+    near = jnp.where(far, 0.0, size)
+    log_first = jnp.where(far, _log_debye(jnp.where(far, size, FAR), d), near - _log_series(growth * near * parts))
+    return Eigenvalues(ratio[: degree + 1], slope[: degree + 1], log_first)
+
+
+def _log_debye(beta: Float[Array, ""], d: int) -> Float[Array, ""]:
+    """log c_0 = log Γ(d/2)(2/β)^ν I_ν(β), ν = d/2 - 1, by Debye's uniform expansion of I_ν in powers of 1/√(ν² + β²)."""
+    ν = d / 2 - 1
+    s = jnp.hypot(ν, beta)
+    beyond = beta * (beta / (s + ν))  # s - ν
+    if ν < 16:
+        size = math.lgamma(d / 2) + s + ν * jnp.log(2 / (ν + s)) - 0.5 * jnp.log(2 * math.pi * s)
+    else:  # log Γ by Stirling's series, so that nothing cancels where β is small beside d
+        stirling = 1 / (12 * ν) - 1 / (360 * ν**3) + 1 / (1260 * ν**5) - 1 / (1680 * ν**7)
+        size = beyond - ν * jnp.log1p(beyond / (2 * ν)) - 0.5 * jnp.log1p(beyond / ν) + stirling
+    p = (ν / s) ** 2
+    terms = (
+        (3 - 5 * p) / (24 * s)
+        + (81 - 462 * p + 385 * p**2) / (1152 * s**2)
+        + (30375 - 369603 * p + 765765 * p**2 - 425425 * p**3) / (414720 * s**3)
     )
+    return size + jnp.log1p(terms)
 
 
 def _log_series(g: Float[Array, " k"]) -> Float[Array, ""]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from tokenfield._checks import room
 from tokenfield._types import AnyArray, Count
 from tokenfield.harmonics.base import AbstractHarmonics
 from tokenfield.harmonics.fourier import (
@@ -53,6 +54,7 @@ class Spherical(AbstractHarmonics):
 
     def __post_init__(self):
         object.__setattr__(self, "degree", checked_degree(self.degree))
+        room(3 * 8 * 1.5 * self.degree**3, f"Spherical harmonics of degree {self.degree}")
 
     @property
     def degrees(self) -> np.ndarray:

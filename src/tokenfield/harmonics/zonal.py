@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from tokenfield._checks import whole
+from tokenfield._checks import room, whole
 from tokenfield._types import AnyArray, Count
 from tokenfield.errors import InputError
 from tokenfield.harmonics.base import AbstractHarmonics
@@ -45,6 +45,7 @@ class Zonal(AbstractHarmonics):
     def __post_init__(self):
         object.__setattr__(self, "d", whole("d", self.d, 2, "the dimension of the space around the sphere"))
         object.__setattr__(self, "degree", checked_degree(self.degree))
+        room(3 * 8 * 1.5 * self.degree**2, f"Zonal harmonics of degree {self.degree}")
         _check_range(self.d, self.degree)
 
     @property
@@ -58,6 +59,7 @@ class Zonal(AbstractHarmonics):
 
     @property
     def points(self) -> np.ndarray:
+        room(2 * 8 * len(self.t) * self.d, f"Points of the sphere in {self.d} dimensions")
         points = np.zeros((len(self.t), self.d))
         points[:, 0], points[:, 1] = self.t, np.sqrt((1 - self.t) * (1 + self.t))
         return points

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
+from tokenfield._front import front_door
 from tokenfield._types import Count, Numbers, Scalar, Vector, Whole, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics, Fourier, Spherical, Zonal, kernel_eigenvalues
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 FINE = 1e-12
 """A function's harmonics are raised until the last ones are this small beside the first."""
+FLAT = 1e3
+"""From this bandwidth on, the heat kernel on a sphere is 1 to all digits."""
 NEGATIVE = 1e-6
 """How far below zero, beside its largest value, a truncated series may dip and still pass for a density."""
 
@@ -69,6 +72,7 @@ class AbstractDensity(AbstractMeasure):
         """
         return eqx.tree_at(lambda mu: mu.coefficients, self, coefficients)
 
+    @front_door
     def refined(self, degree: int) -> "AbstractDensity":
         """The same density with harmonics up to another degree.
 
@@ -80,6 +84,7 @@ class AbstractDensity(AbstractMeasure):
         """
         return self.with_coefficients(self.basis.resize(self.coefficients, degree))
 
+    @front_door
     def __call__(self, x: Numbers) -> np.ndarray:
         """The density f at points of the sphere.
 
@@ -97,7 +102,10 @@ class AbstractDensity(AbstractMeasure):
         points = np.asarray(check.real_array("x", x), float)
         if points.ndim != 2 or points.shape[1] != self.d:
             raise InputError(f"Argument `x` must have shape (m, d) with d = {self.d}, but has shape {points.shape}.")
-        return points
+        largest = np.max(np.abs(check.finite("x", points)), axis=1, keepdims=True, initial=0.0)
+        if not np.all(largest > 0):
+            raise InputError("Argument `x` must hold points with a direction, but one of them is the zero vector.")
+        return points / largest if np.any(largest > 1e100) else points
 
     # What the density is like
 
@@ -138,6 +146,7 @@ class AbstractDensity(AbstractMeasure):
         """-∫ f log f dσ: 0 for the uniform measure, negative for all others."""
         return _entropy(self)
 
+    @front_door
     def energy(self, beta: Scalar, scaled: bool = False) -> Float[Array, "*batch"]:
         r"""The energy $E_β(μ) = \frac1{2β}\iint e^{β⟨x,y⟩} dμ dμ = \frac1{2β}\sum_j c_{l_j} f_j^2$ that attention climbs.
 
@@ -145,10 +154,12 @@ class AbstractDensity(AbstractMeasure):
 
         **Arguments**
 
-        - `beta`: the inverse temperature β, not 0.
+        - `beta`: the inverse temperature β; at β = 0 the constant 1/(2β) is left out, $E_0 = |\int x\,dμ|^2/2$.
         - `scaled`: whether to multiply by $e^{-β}$.
 
         **Returns** the energy, of the states of a run one number per time.
+
+        **Raises** `InputError` where the energy leaves the range of floating-point numbers.
 
         >>> bool(abs(CircleDensity.uniform().energy(1.0) - 0.6330329388) < 1e-9)        # I_0(1)/2
         True
@@ -156,8 +167,10 @@ class AbstractDensity(AbstractMeasure):
         β = check.scalar("beta", beta)
         c = kernel_eigenvalues(β, self.d, self.degree)
         total = jnp.sum(c.ratio[self.basis.degrees] * self.coefficients**2, axis=-1)
-        return jnp.exp(c.log_first - (β if scaled else 0.0)) * total / (2 * β)
+        plain = jnp.exp(c.log_first - (β if scaled else 0.0)) * total / (2 * jnp.where(β == 0, 1.0, β))
+        return within_range(jnp.where(β == 0, 0.5 * self.order**2, plain), β)
 
+    @front_door
     @no_type_check
     def free_energy(self, flow: "Flow") -> Float[Array, "*batch"]:
         r"""The free energy $\frac1κ \int f \log f \,dσ - \frac V2 \iint \frac{e^{β⟨x,y⟩} - 1}{β} dμ dμ$, which falls along noisy
@@ -169,10 +182,21 @@ class AbstractDensity(AbstractMeasure):
 
         **Returns** the free energy, of the states of a run one number per time.
 
-        **Raises** `InputError` where attention is not the gradient of an energy, or changes with depth.
+        **Raises** `InputError` where attention is not the gradient of an energy, or changes with depth, or the free energy leaves
+        the range of floating-point numbers.
         """
+        if not hasattr(flow, "interaction") or not hasattr(flow, "kappa"):  # flows are made in a room above
+            raise InputError(
+                f"Argument `flow` must be a Flow, such as tkf.usa(1.0, kappa=4.0), but is {check.brief(flow)}."
+            )
         noise = 0.0 if flow.kappa is None else self.entropy / flow.kappa
-        return -0.5 * flow.interaction(self.coefficients, self.basis) - noise
+        energy = -0.5 * flow.interaction(self.coefficients, self.basis) - noise
+        if not check.traced(energy) and not np.all(np.isfinite(np.asarray(energy))):
+            raise InputError(
+                "The free energy exceeds the largest number. Measure time in units of exp(-β), tkf.usa(beta, scaled=True), or "
+                "take a smaller β or a larger κ."
+            )
+        return energy
 
     # Tokens from a density
 
@@ -234,6 +258,7 @@ class CircleDensity(AbstractDensity):
     def constructors(cls) -> Mapping[str, Callable[..., "CircleDensity"]]:
         return {"circle_wave": cls.wave, "circle_von_mises": cls.von_mises}
 
+    @front_door
     def __init__(self, coefficients: Vector):
         coefficients = _coefficients(coefficients)
         if len(coefficients) < 3 or len(coefficients) % 2 == 0:
@@ -254,9 +279,10 @@ class CircleDensity(AbstractDensity):
 
     def _points(self, x: Any) -> np.ndarray:
         points = np.asarray(check.real_array("x", x), float)
-        return circle_points(points) if points.ndim == 1 else super()._points(points)
+        return circle_points(np.asarray(check.finite("x", points))) if points.ndim == 1 else super()._points(points)
 
     @staticmethod
+    @front_door
     def uniform(degree: Count = 128) -> "CircleDensity":
         """The uniform measure on the circle, f = 1.
 
@@ -272,6 +298,7 @@ class CircleDensity(AbstractDensity):
         return CircleDensity(np.eye(1, Fourier(degree).size)[0])
 
     @staticmethod
+    @front_door
     def wave(amplitude: Scalar = 0.1, k: Count = 1, degree: Count = 128) -> "CircleDensity":
         """A wave on the circle: f = 1 + amplitude·cos kθ.
 
@@ -288,9 +315,11 @@ class CircleDensity(AbstractDensity):
         >>> round(CircleDensity.wave(0.5, k=2)([0.0]).item(), 12)
         1.5
         """
-        return CircleDensity.from_function(lambda θ: 1 + amplitude * np.cos(k * θ), max(degree, 2 * k))
+        amplitude, k, degree = _wave(amplitude, k, degree, "the wave number")
+        return CircleDensity.from_function(lambda θ: 1 + amplitude * np.cos(k * θ), degree)
 
     @staticmethod
+    @front_door
     def von_mises(concentration: Scalar, angle: Scalar = 0.0, degree: Whole = None) -> "CircleDensity":
         """The von Mises law on the circle: f ∝ e^{concentration·cos(θ - angle)}.
 
@@ -304,9 +333,12 @@ class CircleDensity(AbstractDensity):
 
         **Raises** `InputError` where harmonics of this degree, or of any that is tried, do not resolve it.
         """
-        return CircleDensity.from_function(lambda θ: np.exp(concentration * (np.cos(θ - angle) - 1)), degree)
+        concentration, angle = check.number("concentration", concentration), check.number("angle", angle)
+        top = abs(concentration)  # the exponent at the peak, which for a negative concentration is opposite the angle
+        return CircleDensity.from_function(lambda θ: np.exp(concentration * np.cos(θ - angle) - top), degree)
 
     @staticmethod
+    @front_door
     def from_function(function: Callable[[Any], Any], degree: Whole = None) -> "CircleDensity":
         """The density that is proportional to a function of the angle.
 
@@ -323,7 +355,7 @@ class CircleDensity(AbstractDensity):
         return CircleDensity(_series(f, Fourier(64), degree, Fourier.most))
 
     @staticmethod
-    @no_type_check
+    @front_door
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None) -> "CircleDensity":
         r"""The density of tokens on the circle, smoothed by the heat kernel: positive, and of mass 1.
 
@@ -339,8 +371,9 @@ class CircleDensity(AbstractDensity):
         """
         return CircleDensity(_smoothed(mu, Fourier(1), bandwidth, degree))
 
+    @front_door
     def sample(self, n: Count, seed: Count = 0) -> Tokens:
-        rng, n = _draws(n, seed)
+        rng, n = _draws(n, seed, self.d)
         θ = np.linspace(-np.pi, np.pi, 32 * max(self.degree, 64) + 1)
         return Tokens(circle_points(inverted(θ, self(θ), rng.random(n))))
 
@@ -373,12 +406,13 @@ class SphereDensity(AbstractDensity):
     def constructors(cls) -> Mapping[str, Callable[..., "SphereDensity"]]:
         return {"sphere_wave": cls.wave, "sphere_von_mises": cls.von_mises}
 
+    @front_door
     def __init__(self, coefficients: Vector, d: Count = 3, zonal: bool = False):
         self.dimension, self.zonal = check.whole("d", d, 2, "the sphere is S^{d-1}"), bool(zonal)
         if not zonal and d != 3:
             raise InputError(
-                f"Densities that are not zonal live on S², d = 3, but d = {d}. On the circle use CircleDensity, in other "
-                "dimensions zonal=True or Tokens."
+                f"Densities that are not zonal live on S², d = 3, but d = {check.brief(d)}. On the circle use "
+                "CircleDensity, in other dimensions zonal=True or Tokens."
             )
         self.coefficients = _coefficients(coefficients)
         size = len(self.coefficients)
@@ -410,6 +444,7 @@ class SphereDensity(AbstractDensity):
         return jnp.pad(first[..., 1:2], [(0, 0)] * (first.ndim - 1) + [(0, self.d - 1)])
 
     @staticmethod
+    @front_door
     def uniform(degree: Count = 32, d: Count = 3, zonal: bool = False) -> "SphereDensity":
         """The uniform measure on the sphere, f = 1.
 
@@ -428,6 +463,7 @@ class SphereDensity(AbstractDensity):
         return SphereDensity(np.eye(1, _sphere(degree, d, zonal).size)[0], d, zonal)
 
     @staticmethod
+    @front_door
     def wave(
         amplitude: Scalar = 0.1, l: Count = 1, degree: Count = 32, d: Count = 3, zonal: bool = False
     ) -> "SphereDensity":
@@ -449,7 +485,8 @@ class SphereDensity(AbstractDensity):
         >>> bool(abs(SphereDensity.wave(0.5, l=2)([[0.0, 0.0, 1.0]])[0] - 1.5) < 1e-12)
         True
         """
-        basis = _sphere(max(degree, 2 * l), d, zonal)
+        amplitude, l, degree = _wave(amplitude, l, degree, "the degree of the wave")
+        basis = _sphere(degree, d, zonal)
         pole = np.eye(1, d, 0 if zonal else 2)
         coefficients = np.eye(1, basis.size)[0]
         index = int(np.searchsorted(basis.degrees, l))
@@ -457,6 +494,7 @@ class SphereDensity(AbstractDensity):
         return SphereDensity(coefficients, d, zonal)
 
     @staticmethod
+    @front_door
     def von_mises(
         concentration: Scalar, axis: Vector = None, degree: Whole = None, d: Count = 3, zonal: bool = False
     ) -> "SphereDensity":
@@ -476,11 +514,13 @@ class SphereDensity(AbstractDensity):
         """
         if zonal and axis is not None:
             raise InputError("A zonal density has the axis e_1; leave `axis` out.")
-        pole = np.eye(1, d, 0 if zonal else 2)[0] if axis is None else np.asarray(axis, float)
-        pole = pole / np.linalg.norm(pole)
-        return SphereDensity._of_points(lambda x: np.exp(concentration * (x @ pole - 1)), degree, d, zonal)
+        concentration = check.number("concentration", concentration)
+        basis = _sphere(1, d, zonal)  # which refuses a d that does not fit
+        pole, top = _pole(axis, basis.d, zonal), abs(concentration)
+        return SphereDensity._of_points(lambda x: np.exp(concentration * (x @ pole) - top), degree, d, zonal)
 
     @staticmethod
+    @front_door
     def from_function(
         function: Callable[[Any], Any], degree: Whole = None, d: Count = 3, zonal: bool = False
     ) -> "SphereDensity":
@@ -506,6 +546,7 @@ class SphereDensity(AbstractDensity):
         return SphereDensity(_series(lambda b: function(b.points), basis, degree, basis.most), d, zonal)
 
     @staticmethod
+    @front_door
     def from_tokens(mu: Tokens, bandwidth: Scalar = None, degree: Whole = None, zonal: bool = False) -> "SphereDensity":
         r"""The density of tokens on the sphere, smoothed by the heat kernel: positive, and of mass 1.
 
@@ -522,8 +563,9 @@ class SphereDensity(AbstractDensity):
         """
         return SphereDensity(_smoothed(mu, _sphere(1, mu.d, zonal), bandwidth, degree), mu.d, zonal)
 
+    @front_door
     def sample(self, n: Count, seed: Count = 0) -> Tokens:
-        rng, n = _draws(n, seed)
+        rng, n = _draws(n, seed, self.d)
         draw: Callable[..., np.ndarray] = sample_zonal if self.zonal else sample_sphere
         return Tokens(draw(self.basis, np.asarray(self.coefficients), n, rng))
 
@@ -534,9 +576,40 @@ def _entropy(mu: AbstractDensity) -> Float[Array, "*batch"]:
     return 0.0 - mu.basis.integrate(f * jnp.log(jnp.where(f > 0, f, 1.0)))
 
 
+def _wave(amplitude: Any, k: Any, degree: Any, what: str) -> tuple[float, int, int]:
+    """The numbers of a wave, checked; of the degree at least twice its own are taken."""
+    amplitude, k = check.number("amplitude", amplitude), check.whole("k" if "number" in what else "l", k, 1, what)
+    return amplitude, k, max(check.whole("degree", degree, 1, "the highest degree of the harmonics"), 2 * k)
+
+
+def _pole(axis: Any, d: int, zonal: bool) -> np.ndarray:
+    """The unit vector towards the peak of a law."""
+    if axis is None:
+        return np.eye(1, d, 0 if zonal else 2)[0]
+    pole = np.asarray(check.finite("axis", check.real_array("axis", axis)), float)
+    if pole.shape != (d,) or not np.any(pole):
+        raise InputError(
+            f"Argument `axis` must be a vector of shape (d,) = ({d},), not zero, but is {check.brief(axis)}."
+        )
+    pole = pole / np.abs(pole).max()
+    return pole / np.linalg.norm(pole)
+
+
+def within_range(energy: Any, beta: Any) -> Any:
+    """An energy that is a number; refused where it exceeds them all, and values are known."""
+    if not check.traced(energy) and not np.all(np.isfinite(np.asarray(energy))):
+        raise InputError(
+            f"The energy at β = {float(beta):g} exceeds the largest number. Use energy(..., scaled=True), which is "
+            "multiplied by exp(-β)."
+        )
+    return energy
+
+
 def _sphere(degree: Any, d: Any, zonal: bool) -> Spherical | Zonal:
     if not zonal and d != 3:
-        raise InputError(f"Densities that are not zonal live on S², d = 3, but d = {d}. Use zonal=True, or Tokens.")
+        raise InputError(
+            f"Densities that are not zonal live on S², d = 3, but d = {check.brief(d)}. Use zonal=True, or Tokens."
+        )
     return Zonal(d, degree) if zonal else Spherical(degree)
 
 
@@ -549,6 +622,8 @@ def _coefficients(coefficients: Any) -> Float[Array, " size"]:
     array = check.finite("coefficients", check.real_array("coefficients", coefficients))
     if array.ndim != 1:
         raise InputError(f"Argument `coefficients` must be a list of numbers, but has shape {array.shape}.")
+    if len(array) == 0:
+        raise InputError("Argument `coefficients` must hold 1, the mass, and those of the harmonics, but is empty.")
     if not check.traced(array) and abs(float(array[0]) - 1) > 1e-9:
         raise InputError(
             f"The first coefficient is the mass and must be 1, but is {float(array[0]):.6g}. Divide by it, or use "
@@ -574,7 +649,7 @@ def _series(function: Callable, basis: Any, degree: Any, most: int) -> Float[Arr
     if degree is not None:
         basis = basis.refined(degree)
     while True:
-        values = np.asarray(function(basis), float)
+        values = _called(function, basis)
         if values.shape != basis.weights.shape or not np.isfinite(values).all():
             raise InputError(
                 f"The function must give one finite number per point, shape {basis.weights.shape}, but gave shape "
@@ -601,9 +676,23 @@ def _series(function: Callable, basis: Any, degree: Any, most: int) -> Float[Arr
         basis = basis.refined(2 * basis.degree)
 
 
+def _called(function: Callable, basis: Any) -> np.ndarray:
+    """Values of a user's function, which may raise anything. What is not finite is refused by who asks, without warnings."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(basis), float)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The function must take an array of points or angles and give one number for each, but it raised "
+            f"{type(error).__name__}: {check.brief(str(error))}."
+        ) from error
+
+
 def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, " size"]:
     """Moments of tokens times e^{-l(l+d-2)h²/2}: the heat kernel of width h."""
-    if not isinstance(mu, Tokens) or mu.d != basis.d or not bool(jnp.all(abs(mu.radii - 1) < 1e-6)):
+    if mu.d != basis.d or not bool(jnp.all(abs(mu.radii - 1) < 1e-6)):
         raise InputError(
             f"from_tokens takes Tokens on the unit sphere of R^{basis.d}, but got {mu!r}. Use their directions: "
             "Tokens(mu.directions, mu.w)."
@@ -611,7 +700,7 @@ def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, 
     h = (
         mu.n ** (-1 / (basis.variables + 4))
         if bandwidth is None
-        else check.number("bandwidth", bandwidth, positive=True)
+        else min(check.number("bandwidth", bandwidth, positive=True), FLAT)
     )
     enough = int(np.ceil(np.sqrt(-2 * np.log(FINE)) / h)) + 1
     basis = basis.refined(min(enough, basis.most) if degree is None else degree)
@@ -624,6 +713,7 @@ def _smoothed(mu: Any, basis: Any, bandwidth: Any, degree: Any) -> Float[Array, 
     return jnp.asarray(damping * basis.moments(np.asarray(mu.x, float), np.asarray(mu.w, float)))
 
 
-def _draws(n: Any, seed: Any) -> tuple[np.random.Generator, int]:
+def _draws(n: Any, seed: Any, d: int) -> tuple[np.random.Generator, int]:
     n = check.whole("n", n, 1, "the number of tokens")
+    check.room(8 * 8 * n * d, f"{n} tokens in {d} dimensions")
     return np.random.default_rng(check.whole("seed", seed, 0, "the seed of the random numbers")), n

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Scalar, Whole
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
@@ -46,6 +47,7 @@ class Equiangular(AbstractMeasure):
     def constructors(cls) -> Mapping[str, Callable[..., "Equiangular"]]:
         return {"equiangular_measure": cls}
 
+    @front_door
     def __init__(
         self, rho: Scalar = None, n: Scalar = None, r: Scalar = 1.0, *, gap: Scalar = None, log_gap: Scalar = None
     ):
@@ -120,6 +122,7 @@ class Equiangular(AbstractMeasure):
         beyond = jnp.logaddexp(jnp.log(self.n - 1), alignment) - jnp.log(self.n)
         return Equiangular(log_gap=-jnp.where(far, beyond, near), n=self.n, r=r)
 
+    @front_door
     def tokens(self, d: Whole = None, seed: Whole = None) -> Tokens:
         """Actual tokens in this position.
 

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Count, Matrix, Vector, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
@@ -62,6 +63,7 @@ class Gaussian(AbstractMeasure):
     def constructors(cls) -> Mapping[str, Callable[..., "Gaussian"]]:
         return {"gaussian_measure": cls}
 
+    @front_door
     def __init__(self, mean: Vector, cov: Matrix):
         mean = check.finite("mean", check.real_array("mean", mean, like="the mean, shape (d,)"))
         if mean.ndim != 1 or len(mean) == 0:
@@ -98,6 +100,7 @@ class Gaussian(AbstractMeasure):
         """Eigenvalues of Σ, the largest first."""
         return jnp.maximum(jnp.linalg.eigvalsh(self.cov)[..., ::-1], 0.0)
 
+    @front_door
     def rank(self, tolerance: float = 1e-9) -> Int[Array, "*batch"]:
         """The rank of the covariance: how many eigenvalues of Σ exceed `tolerance` times the largest.
 
@@ -149,6 +152,7 @@ class Gaussian(AbstractMeasure):
         return _factor(self.cov)
 
     @staticmethod
+    @front_door
     @no_type_check
     def of(mu: Tokens) -> "Gaussian":
         """The Gaussian with the mean and covariance of some tokens.
@@ -169,6 +173,7 @@ class Gaussian(AbstractMeasure):
         spread = mu.x - mu.mean
         return Gaussian(mu.mean, jnp.einsum("n,ni,nj->ij", mu.w, spread, spread))
 
+    @front_door
     def sample(self, n: Count, seed: Count = 0) -> Tokens:
         """Independent tokens of this law.
 

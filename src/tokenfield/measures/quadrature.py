@@ -1,6 +1,7 @@
 """Quadrature rules with positive weights on intervals, boxes, balls and spheres, exact for polynomials."""
 
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +15,17 @@ from tokenfield.harmonics.zonal import gauss
 Rule = tuple[np.ndarray, np.ndarray]
 """Points (m, d) and weights (m,)."""
 LARGEST = 10**7
+"""Nodes that a rule may have."""
+FINEST = 10**4
+"""Nodes that it may have in one direction: finding them takes time in proportion to their square."""
 
 
 def weighted_points(density: Callable, rule: Callable[[int], Rule], n: int) -> Rule:
     """Points and weights of the measure with this density, normalized; refused where n nodes do not resolve it."""
+    if n > FINEST:
+        raise InputError(
+            f"Argument `n` must be at most {FINEST} nodes in each direction, but is {n}. Give a smaller n, or sample tokens."
+        )
     x, w = rule(n)
     mass = w * _values(density, x)
     finer_x, finer_w = rule(n + max(2, n // 4))
@@ -35,7 +43,16 @@ def weighted_points(density: Callable, rule: Callable[[int], Rule], n: int) -> R
 
 
 def _values(density: Callable, x: np.ndarray) -> np.ndarray:
-    f = np.asarray(density(x), float)
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is refused below
+            f = np.asarray(density(x), float)
+    except InputError:
+        raise
+    except Exception as error:  # the density is the user's, and may raise anything
+        raise InputError(
+            f"The density must be a function of points, shape (m, d) = {x.shape}, to numbers, but it raised "
+            f"{type(error).__name__}: {check.brief(str(error))}."
+        ) from error
     if f.shape not in ((len(x),), (len(x), 1)):
         raise InputError(f"The density must give one number per point, shape ({len(x)},), but gave shape {f.shape}.")
     if not np.isfinite(f).all() or f.min() < 0:
@@ -52,7 +69,7 @@ def box_rule(sides: Any) -> Callable[[int], Rule]:
         raise InputError(f"A box is a list of sides (low, high) with low < high, but got {sides.tolist()}.")
 
     def rule(n: int) -> Rule:
-        _refuse_many(n ** len(sides))
+        _refuse_many(n, len(sides))
         t, w = roots_legendre(n)
         nodes = [0.5 * (low + high) + 0.5 * (high - low) * t for low, high in sides]
         weights = [0.5 * (high - low) * w for low, high in sides]
@@ -66,7 +83,7 @@ def sphere_rule(d: Any) -> Callable[[int], Rule]:
     d = check.whole("sphere", d, 2, "the dimension d of S^{d-1}")
 
     def rule(n: int) -> Rule:
-        _refuse_many(2 * n ** (d - 1))
+        _refuse_many(n, d - 1)
         θ = 2 * np.pi * np.arange(2 * n) / (2 * n)
         x, w = np.stack([np.cos(θ), np.sin(θ)], axis=1), np.full(2 * n, 1 / (2 * n))
         for dimension in range(3, d + 1):
@@ -79,13 +96,17 @@ def sphere_rule(d: Any) -> Callable[[int], Rule]:
     return rule
 
 
-def ball_rule(radius: Any, d: Any) -> Callable[[int], Rule]:
+def ball_rule(pair: Any) -> Callable[[int], Rule]:
     """Gauss–Jacobi in the radius, whose weight is r^{d-1}, times the rule of the sphere."""
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise InputError(f"Argument `ball` must be a pair (radius, d), but is {check.brief(pair)}.")
+    radius, d = pair
     radius, d = check.number("radius", radius, positive=True), check.whole("d", d, 1, "the dimension of the ball")
     if d == 1:
         return box_rule([(-radius, radius)])
 
     def rule(n: int) -> Rule:
+        _refuse_many(n, d)
         t, w = roots_jacobi(n, 0, d - 1)
         x, v = sphere_rule(d)(n)
         return (0.5 * radius * (1 + t)[:, None, None] * x).reshape(-1, d), np.outer(w, v).ravel()
@@ -97,6 +118,9 @@ def _product(axes: list[np.ndarray]) -> np.ndarray:
     return np.array(list(itertools.product(*axes))).reshape(-1, len(axes))
 
 
-def _refuse_many(count: int) -> None:
-    if count > LARGEST:
-        raise InputError(f"This rule has {count:.1e} nodes, too many: give a smaller n, or sample tokens instead.")
+def _refuse_many(n: int, d: int) -> None:
+    """Refuse rules of n^d nodes or so before they are made. (In logarithms: n^d may be no number.)"""
+    if d * math.log(n) > math.log(LARGEST):
+        raise InputError(
+            f"This rule has about {n}^{d} nodes, too many ({LARGEST:.0e} is the most): give a smaller n, or sample tokens."
+        )

@@ -13,12 +13,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._norms import sizes, unit
-from tokenfield._types import AnyArray, Count, Matrix, Numbers, Scalar, Vector, Whole, no_type_check
+from tokenfield._types import AnyArray, Count, Matrix, Numbers, Points, Scalar, Vector, Whole, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures.base import AbstractMeasure
 
 P = ParamSpec("P")
+
+COPIES = 4
+"""How many copies of their numbers random tokens need while they are made."""
 
 _ORIGINS: dict[int, dict[str, Any]] = {}
 """How living tokens were made. Beside the objects, not in them: a seed in the pytree would compile everything anew."""
@@ -48,7 +52,8 @@ class Tokens(AbstractMeasure):
 
     **Arguments**
 
-    - `x`: points, shape (n, d), one row per token.
+    - `x`: points, shape (n, d), one row per token. float32 stays float32; whole numbers and half precision (float16, bfloat16)
+      become the default float, float64 unless JAX is told otherwise. A tensor of torch's is taken out of its graph.
     - `w`: positive weights, shape (n,), which sum to 1; 1/n each when left out.
     - `s`: positions in [0, 1], shape (n,), for causal attention, where the order of the tokens matters.
 
@@ -70,7 +75,8 @@ class Tokens(AbstractMeasure):
         names = ("uniform_sphere", "gaussian", "uniform_box", "orthonormal", "equiangular")
         return {name: getattr(cls, name) for name in names}
 
-    def __init__(self, x: Numbers, w: Numbers | None = None, s: Numbers | None = None):
+    @front_door
+    def __init__(self, x: Points, w: Numbers | None = None, s: Numbers | None = None):
         points = check.real_array("x", x, like="an array of points, one row per token")
         if points.ndim != 2 or 0 in points.shape:
             raise InputError(
@@ -162,6 +168,9 @@ class Tokens(AbstractMeasure):
     @property
     def gram(self) -> Float[Array, "*batch n n"]:
         """Inner products <x_i, x_j>."""
+        check.room(
+            2 * self.x.size * self.n / self.d * self.x.dtype.itemsize, "The inner products of all pairs of tokens"
+        )
         xp, x = check.known(self.x)
         return check.on_device(x @ xp.swapaxes(x, -1, -2))
 
@@ -239,6 +248,7 @@ class Tokens(AbstractMeasure):
     # Constructors, each seeded.
 
     @classmethod
+    @front_door
     @_seeded
     def uniform_sphere(cls, n: Count, d: Count, seed: Whole = 0) -> "Tokens":
         """Independent uniform points on the unit sphere S^{d-1}.
@@ -259,6 +269,7 @@ class Tokens(AbstractMeasure):
         return cls(unit(_normal(_shape(n, d), seed)))
 
     @classmethod
+    @front_door
     @_seeded
     def gaussian(cls, n: Count, d: Count, mean: Vector = None, cov: Matrix = None, seed: Whole = 0) -> "Tokens":
         """Independent samples of the normal law N(mean, cov).
@@ -289,6 +300,7 @@ class Tokens(AbstractMeasure):
         return cls(g)
 
     @classmethod
+    @front_door
     @_seeded
     def uniform_box(cls, n: Count, d: Count, low: Scalar = -1.0, high: Scalar = 1.0, seed: Whole = 0) -> "Tokens":
         """Independent uniform points in the box [low, high]^d.
@@ -314,6 +326,7 @@ class Tokens(AbstractMeasure):
         return cls(low + (high - low) * _drawn(seed, lambda key: jax.random.uniform(key, shape), ("uniform", shape)))
 
     @classmethod
+    @front_door
     @_seeded
     def orthonormal(cls, n: Count, d: Whole = None, seed: Whole = None) -> "Tokens":
         """Orthonormal vectors: the standard ones, or with a seed a random frame.
@@ -334,6 +347,7 @@ class Tokens(AbstractMeasure):
         return cls(_equiangular(n, 0.0, d, seed))
 
     @classmethod
+    @front_door
     @_seeded
     def equiangular(cls, n: Count, rho: Scalar, d: Whole = None, seed: Whole = None) -> "Tokens":
         r"""Unit vectors of one common cosine: $\langle x_i, x_j\rangle = ρ$ for i ≠ j.
@@ -355,6 +369,7 @@ class Tokens(AbstractMeasure):
         return cls(_equiangular(n, rho, d, seed))
 
     @classmethod
+    @front_door
     @no_type_check
     def quadrature(
         cls,
@@ -395,7 +410,7 @@ class Tokens(AbstractMeasure):
         domains = {
             "interval": (interval, lambda side: rules.box_rule([side])),
             "box": (box, rules.box_rule),
-            "ball": (ball, lambda pair: rules.ball_rule(*pair)),
+            "ball": (ball, rules.ball_rule),
             "sphere": (sphere, rules.sphere_rule),
         }
         given = [make(domain) for domain, make in domains.values() if domain is not None]
@@ -417,7 +432,9 @@ def _first(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _shape(n: Any, d: Any) -> tuple[int, int]:
-    return check.whole("n", n, 1, "the number of tokens"), check.whole("d", d, 1, "the dimension")
+    n, d = check.whole("n", n, 1, "the number of tokens"), check.whole("d", d, 1, "the dimension")
+    check.room(COPIES * 8 * n * d, f"{n} tokens in {d} dimensions")
+    return n, d
 
 
 def _normal(shape: tuple[int, int], seed: Any) -> Array | np.ndarray:
@@ -458,6 +475,7 @@ def _equiangular(n: Any, rho: Any, d: Any, seed: Any) -> Array | np.ndarray:
         simplex = n > 1 and abs(float(rho) - least) < 1e-12
     need = n - 1 if simplex else n
     d = need if d is None else check.whole("d", d, 1, "the dimension")
+    check.room(COPIES * 8 * max(n, d) * (n if seed is None else max(n, d)), f"{n} equiangular tokens in {d} dimensions")
     if d < need:
         raise InputError(f"{n} tokens at ρ = {rho} span {need} dimensions, but d = {d}. Take d ≥ {need}.")
     xp = check.namespace(rho)

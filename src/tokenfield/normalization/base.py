@@ -16,6 +16,7 @@ from tokenfield.attention.base import AbstractAttention, Points
 from tokenfield.attention.reductions import on_equiangular
 from tokenfield.errors import InputError
 from tokenfield.measures import Equiangular, Tokens
+from tokenfield.parameters import shown
 
 Block = Callable[[Float[Array, "m d"], Float[Array, "m d"]], Float[Array, "m d"]]
 """What stands around attention: the field a and the points where it was read, to the field that moves tokens."""
@@ -50,6 +51,9 @@ class AbstractNormalization(eqx.Module):
     A kind fills in `reads`, `velocity`, `layer` and `settle`; what else it can do, it declares. Schemes on directions subclass
     `AbstractLayerNorm`, which needs less.
     """
+
+    def __repr__(self) -> str:
+        return shown(self)
 
     @property
     def confines(self) -> bool:
@@ -283,8 +287,10 @@ class AbstractLayerNorm(AbstractNormalization):
         return self.drive(t, jnp.ones((1, 1), dtype))[0, 0]
 
     def _answer(self, t: Float[Array, ""], size: Float[Array, ""]) -> Float[Array, ""]:
-        """φ with u(a) = φa for a field of size |a|: the drive stretches, it does not turn."""
-        return self.drive(t, jnp.stack([size, jnp.zeros_like(size)])[None])[0, 0] / size
+        """φ with u(a) = φa for a field of size |a|: the drive stretches, it does not turn. (No field, or one beyond floats, has
+        no quotient; there φ is that of a field of size 1.)"""
+        safe = jnp.where((size > 0) & jnp.isfinite(size), size, 1.0)
+        return self.drive(t, jnp.stack([safe, jnp.zeros_like(safe)])[None])[0, 0] / safe
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if self.gain is not None and self.gain.shape not in ((), (d,)):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._norms import unit
 from tokenfield._types import AnyArray, Scalar, Vector
 from tokenfield.errors import InputError
@@ -21,12 +22,13 @@ class PostLN(AbstractLayerNorm):
 
     **Arguments**
 
-    - `gain`: g, one number or one entry per coordinate, with which attention reads LN(x) = g ⊙ θ √d; left out, it reads θ.
+    - `gain`: g, one number or one entry per coordinate, with which attention reads LN(x) = √d g ⊙ θ: the √d of LayerNorm is
+      not in g, as in a trained model's weights. Left out, attention reads the unit vector θ, without √d.
 
     **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
-    >>> PostLN()
-    PostLN(gain=None)
+    >>> PostLN(), PostLN(gain=0.5)
+    (PostLN(), PostLN(gain=0.5))
     """
 
     gain: Array | None
@@ -35,6 +37,7 @@ class PostLN(AbstractLayerNorm):
     def tangential(self) -> bool:
         return self.gain is None
 
+    @front_door
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 
@@ -52,7 +55,7 @@ class PreLN(AbstractLayerNorm):
 
     **Arguments**
 
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
@@ -62,6 +65,7 @@ class PreLN(AbstractLayerNorm):
 
     gain: Array | None
 
+    @front_door
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 
@@ -79,7 +83,7 @@ class PeriLN(AbstractLayerNorm):
 
     **Arguments**
 
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
@@ -89,6 +93,7 @@ class PeriLN(AbstractLayerNorm):
 
     gain: Array | None
 
+    @front_door
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 
@@ -109,7 +114,7 @@ class MixLN(AbstractLayerNorm):
     **Arguments**
 
     - `tau`: the time τ of the switch.
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where τ is not one finite number, or the gain is not finite or neither a number nor a vector.
 
@@ -124,6 +129,7 @@ class MixLN(AbstractLayerNorm):
     def timeless(self) -> bool:
         return False
 
+    @front_door
     def __init__(self, tau: Scalar, gain: Vector = None):
         self.tau, self.gain = check.scalar("tau", tau), gain_parameter(gain)
 
@@ -146,7 +152,7 @@ class NGPT(AbstractLayerNorm):
     **Arguments**
 
     - `alpha`: α, positive; it may be a function of t, or have one value per layer.
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where α is not positive, or the gain is not finite or neither a number nor a vector.
 
@@ -157,6 +163,7 @@ class NGPT(AbstractLayerNorm):
     alpha: Parameter
     gain: Array | None
 
+    @front_door
     def __init__(self, alpha: Scalar = 1.0, gain: Vector = None):
         self.alpha, self.gain = number_parameter("alpha", alpha), gain_parameter(gain)
         if not is_scheduled(self.alpha) and not check.traced(self.alpha) and not float(self.alpha) > 0:
@@ -179,7 +186,7 @@ class SqrtScaling(AbstractLayerNorm):
 
     **Arguments**
 
-    - `gain`: as for `PostLN`.
+    - `gain`: as for `PostLN`, without √d in it: given, attention reads √d g ⊙ θ.
 
     **Raises** `InputError` where the gain is not finite, or neither a number nor a vector.
 
@@ -197,6 +204,7 @@ class SqrtScaling(AbstractLayerNorm):
     def tangential(self) -> bool:
         return self.gain is None
 
+    @front_door
     def __init__(self, gain: Vector = None):
         self.gain = gain_parameter(gain)
 

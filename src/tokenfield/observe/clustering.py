@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Number, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.measures import AbstractMeasure, Tokens
@@ -52,6 +53,7 @@ class Clusters:
 def clusters(thing: AbstractMeasure, angle: Number = 0.1, *, distance: Number | None = None) -> Clusters: ...
 @overload
 def clusters(thing: Trajectory[Any], angle: Number = 0.1, *, distance: Number | None = None) -> list[Clusters]: ...
+@front_door
 @no_type_check
 def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = None) -> Any:
     """Groups of tokens that have met: balls of radius `angle` around the tokens with most of the measure about them.
@@ -95,7 +97,10 @@ def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
     w = np.asarray(mu.w)
     points = np.asarray(mu.directions if angular else mu.x, np.float64)
     chord = 2 * np.sin(reach / 2) if angular else reach
-    labels = _nearest(points, points[_leaders(points, w, chord)])
+    centred = points - points.mean(axis=0)
+    scale = np.abs(centred).max() or 1.0  # squares of lengths in units of the largest stay within floats
+    near = centred / scale
+    labels = _nearest(near, near[_leaders(near, w, min(chord / scale, 1e3))])
     weights = np.bincount(labels, w)
     order = np.argsort(-weights, kind="stable")
     labels = np.argsort(order)[labels]

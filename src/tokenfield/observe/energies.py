@@ -8,23 +8,26 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Number, no_type_check
 from tokenfield.attention import Softmax
 from tokenfield.attention.base import TOLERANCE, requested
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractDensity, Tokens
+from tokenfield.measures.density import within_range
 from tokenfield.observe.base import Measured, blind, each, states
 from tokenfield.summation import AbstractSummation, choose
 from tokenfield.trajectory import Trajectory
 
 
 @blind
+@front_door
 @no_type_check
 def energy(thing: Measured, beta: Number | None = None, *, scaled: bool = False) -> Float[Array, "*time"]:
     r"""The energy that attention climbs: $E_β(μ) = \frac{1}{2β} \iint e^{β\langle x, y\rangle} dμ(x) dμ(y)$.
 
-    [rigollet2025, equation (3)]. It increases along USA, with $dE/dt = \int |v|^2 dμ$, and along SA. Of tokens at
+    [rigollet2025, equation (3)]. It increases along USA, with $dE/dt = \int |v|^2 dμ$, and along SA. At
     β = 0, where the formula is a constant plus O(β), that constant 1/(2β) is left out: $E_0 = |\int x\,dμ|^2/2$. (Do not
     differentiate in β there.)
 
@@ -50,16 +53,11 @@ def energy(thing: Measured, beta: Number | None = None, *, scaled: bool = False)
     mu = thing.states if isinstance(thing, Trajectory) else thing
     if isinstance(mu, AbstractDensity):
         return mu.energy(beta, scaled)
-    value = each(_energy, thing, beta, scaled, _sums(states(thing), beta))
-    if not check.traced(value) and not np.all(np.isfinite(np.asarray(value))):
-        raise InputError(
-            f"The energy at β = {float(beta):g} exceeds the largest number. Use energy(..., scaled=True), which is "
-            "multiplied by exp(-β)."
-        )
-    return value
+    return within_range(each(_energy, thing, beta, scaled, _sums(states(thing), beta)), beta)
 
 
 @blind
+@front_door
 @no_type_check
 def entropy(thing: Measured) -> Float[Array, "*time"]:
     r"""The entropy $-\int f \log f\,dσ$ of a density f with respect to the uniform measure σ.
@@ -82,6 +80,7 @@ def entropy(thing: Measured) -> Float[Array, "*time"]:
 
 
 @blind
+@front_door
 @no_type_check
 def free_energy(thing: Measured, flow: Flow | None = None) -> Float[Array, "*time"]:
     r"""The free energy of a density, which falls along noisy USA:

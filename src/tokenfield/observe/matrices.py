@@ -4,12 +4,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers, no_type_check
 from tokenfield.attention import AbstractAttention
 from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
-from tokenfield.measures import Tokens
+from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.normalization import Free
 from tokenfield.observe.base import Measured, blind, each, states
 from tokenfield.parameters import at_time
@@ -18,6 +19,7 @@ from tokenfield.trajectory import Trajectory
 
 
 @blind
+@front_door
 @no_type_check
 def attention_matrix(
     thing: Measured, flow: Flow | AbstractAttention | None = None, *, t: Number = 0.0
@@ -48,9 +50,10 @@ def attention_matrix(
     if not isinstance(flow, Flow):
         raise InputError("attention_matrix(measure, flow) needs a flow or an attention, e.g. tkf.sa(beta=9.0).")
     mu = states(thing)
+    check.room(2 * mu.x.size * mu.n / mu.d * mu.x.dtype.itemsize, "The attention matrices")
     flow.check(mu.d)
     flow.normalization.reads(mu)
-    return each(_matrix, thing, as_dtype(at_time(flow, check.scalar("t", t)), mu.x.dtype))
+    return each(_matrix, thing, at_time(as_dtype(flow, mu.x.dtype), check.as_floats(check.scalar("t", t), mu.x.dtype)))
 
 
 def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "*heads n n"]:
@@ -59,6 +62,7 @@ def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "*heads n n"]:
 
 
 @blind
+@front_door
 @no_type_check
 def effective_rank(thing: Measured | Numbers) -> Float[Array, "*time"]:
     r"""The effective rank of what tokens span: $\exp(-\sum_k p_k \log p_k)$ with $p_k = σ_k / \sum_l σ_l$.
@@ -77,7 +81,7 @@ def effective_rank(thing: Measured | Numbers) -> Float[Array, "*time"]:
     >>> round(float(effective_rank(Tokens.orthonormal(5))), 9)
     5.0
     """
-    if not isinstance(thing, Tokens | Trajectory):
+    if not isinstance(thing, AbstractMeasure | Trajectory):
         matrix = check.finite("matrix", check.real_array("matrix", thing))
         if matrix.ndim < 2:
             raise InputError(f"effective_rank takes a measure, a run or a matrix, but got shape {matrix.shape}.")

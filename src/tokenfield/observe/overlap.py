@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._norms import sizes, unit
 from tokenfield._types import Count, Number, no_type_check
 from tokenfield.errors import InputError
@@ -16,6 +17,7 @@ from tokenfield.summation import Dense
 
 
 @blind
+@front_door
 @no_type_check
 def overlaps(thing: Measured) -> Float[Array, "*time pairs"]:
     r"""The overlaps of all pairs of tokens: the inner products $\langle θ_i, θ_j\rangle$ of their directions, for i < j.
@@ -31,8 +33,10 @@ def overlaps(thing: Measured) -> Float[Array, "*time pairs"]:
     >>> overlaps(Tokens([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])).tolist()
     [0.0, 1.0, 0.0]
     """
-    _two(states(thing))
-    states(thing).refuse_zero_vectors()
+    mu = states(thing)
+    _two(mu)
+    mu.refuse_zero_vectors()
+    check.room(2 * mu.x.size * mu.n / mu.d * mu.x.dtype.itemsize, "The overlaps of all pairs of tokens")
     return each(_pairs, thing)
 
 
@@ -53,6 +57,7 @@ class Histogram(NamedTuple):
 
 
 @blind
+@front_door
 @no_type_check
 def overlap_histogram(thing: Measured, bins: Count = 100) -> Histogram:
     """The histogram of all overlaps over [-1, 1], in which each pair counts by its weight w_i w_j.
@@ -74,9 +79,10 @@ def overlap_histogram(thing: Measured, bins: Count = 100) -> Histogram:
     [0.0, 1.0, 0.0]
     """
     bins = check.whole("bins", bins, 1, "how many bins")
-    edges = np.linspace(-1, 1, bins + 1)
     mu = states(thing)
     _two(mu)
+    check.room(4 * 8 * bins * max(1, mu.x.size // (mu.n * mu.d)), f"Histograms of {bins} bins")
+    edges = np.linspace(-1, 1, bins + 1)
     θ, w = np.asarray(mu.directions), np.asarray(mu.w)
     shares = [_share(*pair, edges) for pair in zip(θ.reshape(-1, mu.n, mu.d), w.reshape(-1, mu.n), strict=True)]
     return Histogram(np.reshape(shares, (*θ.shape[:-2], bins)), edges)
@@ -98,6 +104,7 @@ def _share(θ: np.ndarray, w: np.ndarray, edges: np.ndarray, block: int = 512) -
 
 
 @blind
+@front_door
 @no_type_check
 def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
     r"""The mean overlap of two tokens: $\sum_{i \neq j} w_i w_j \langle θ_i, θ_j\rangle / \sum_{i \neq j} w_i w_j$.
@@ -123,6 +130,7 @@ def mean_overlap(thing: Measured) -> Float[Array, "*time"]:
 
 
 @blind
+@front_door
 @no_type_check
 def fraction_close(thing: Measured, cosine: Number = 0.999) -> Float[Array, "*time"]:
     r"""The share of pairs whose overlap is at least a given cosine: $\sum_{i \neq j} w_i w_j 1[\langle θ_i, θ_j\rangle ≥ c] /
@@ -159,6 +167,7 @@ def _close(mu: Tokens, cosine: Float[Array, ""]) -> Float[Array, ""]:
 
 
 @blind
+@front_door
 @no_type_check
 def order_parameter(thing: Measured) -> Float[Array, "*time"]:
     r"""The order parameter $R = |\sum_i w_i θ_i|$, of a density $|\int x\,dμ|$.

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Numbers, no_type_check
 from tokenfield.errors import InputError, suggest
 from tokenfield.trajectory import Trajectory
@@ -35,6 +36,7 @@ class Rate(NamedTuple):
         return f"{self.law}: r = {self.rate:.6g} ± {self.error:.1g}{power}, residual {self.residual:.1g}"
 
 
+@front_door
 @no_type_check
 def fit_rate(
     thing: Trajectory | Numbers,

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from tokenfield._checks import brief
 from tokenfield.errors import InputError, suggest
 from tokenfield.summation.base import AbstractSummation
 from tokenfield.summation.circle import Circle, reach
@@ -75,12 +76,13 @@ def choose(summation: Any = None, request: Request | None = None) -> AbstractSum
     if isinstance(summation, AbstractSummation):
         return summation
     if summation is not None and (not isinstance(summation, str) or summation not in KINDS):
-        raise InputError(f"Unknown summation {summation!r}. {suggest(summation, KINDS)}")
+        raise InputError(f"Unknown summation {brief(summation)}. {suggest(summation, KINDS)}")
     if request is None or summation == "dense":
         return Dense()
     if summation is not None:
         return _named(summation, request)
-    costs = {name: _cost(name, request) for name in KINDS if _why_not(name, request) is None}
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is served by dense sums
+        costs = {name: _cost(name, request) for name in KINDS if _why_not(name, request) is None}
     return _make(min(costs, key=costs.__getitem__), request)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from tokenfield._checks import brief
 from tokenfield.errors import InputError
 from tokenfield.summation.base import AbstractVariant, ExponentialSums, inner
 from tokenfield.summation.dense import Dense
@@ -94,6 +95,6 @@ def _devices(devices: Any) -> list[Any]:
     if not isinstance(devices, int) or isinstance(devices, bool) or not 1 <= devices <= len(known):
         raise InputError(
             f"Argument `devices` must be a list of JAX devices or a number of them between 1 and {len(known)}, but is "
-            f"{devices!r}. On one CPU, XLA_FLAGS=--xla_force_host_platform_device_count=4 makes four."
+            f"{brief(devices)}. On one CPU, XLA_FLAGS=--xla_force_host_platform_device_count=4 makes four."
         )
     return known[:devices]

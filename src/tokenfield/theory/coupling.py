@@ -11,8 +11,9 @@ from jaxtyping import Float
 from tokenfield import _checks as check
 from tokenfield._types import no_type_check
 from tokenfield.errors import InputError
-from tokenfield.flow import Flow, describe
+from tokenfield.flow import Flow
 from tokenfield.harmonics import kernel_eigenvalues
+from tokenfield.parameters import describe
 
 BUCKET = 512
 """Eigenvalues are computed for this many degrees at a time, so that few sizes are ever compiled."""

@@ -1,11 +1,14 @@
 """Equiangular tokens: how fast they start, how fast they finish, and what a long context does to them."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers
 from tokenfield.attention import AbstractAttention, Softmax
+from tokenfield.attention.base import refuse_overflow
 from tokenfield.attention.reductions import on_equiangular
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
@@ -14,6 +17,7 @@ from tokenfield.normalization import AbstractLayerNorm
 from tokenfield.parameters import scheduled
 
 
+@front_door
 def long_context(n: Number, rho: Number, gamma: Number) -> Float[Array, ""]:
     r"""The cosine of two outputs of one softmax layer on n equiangular tokens of cosine ρ, at $β = γ \log n$.
 
@@ -38,6 +42,7 @@ def long_context(n: Number, rho: Number, gamma: Number) -> Float[Array, ""]:
     return output(Softmax(beta=gamma * jnp.log(mu.n)), mu).rho
 
 
+@front_door
 def output(attention: AbstractAttention, mu: Equiangular) -> Equiangular:
     r"""The outputs $Γ(x_i)$ of an attention on equiangular tokens, which are equiangular again.
 
@@ -61,6 +66,7 @@ def output(attention: AbstractAttention, mu: Equiangular) -> Equiangular:
     return Equiangular(log_gap=mu.log_gap + 2 * jnp.log(jnp.abs(p - q)) - 2 * jnp.log(size), n=mu.n, r=mu.r * size)
 
 
+@front_door
 def initial_speed(flow: Flow, n: Number, rho: Number = 0.0, r: Number = 1.0) -> Float[Array, ""]:
     r"""The speed $\dot ρ$ at t = 0 of n equiangular tokens of cosine ρ and length r  [rigollet2025, section 6.2].
 
@@ -81,9 +87,11 @@ def initial_speed(flow: Flow, n: Number, rho: Number = 0.0, r: Number = 1.0) -> 
     True
     """
     mu, zero = Equiangular(rho=rho, n=n, r=r), jnp.zeros(())
-    return mu.gap * mu.excess / mu.n * flow.normalization.equiangular(zero, mu, flow.attention)[0]
+    speed = mu.gap * mu.excess / mu.n * flow.normalization.equiangular(zero, mu, flow.attention)[0]
+    return refuse_overflow(speed, flow.attention)
 
 
+@front_door
 def collapse_exponent(flow: Flow, t: Numbers) -> Float[Array, "*times"]:
     r"""The exponent L(t) such that $1 - ρ$ falls like $e^{-L(t)}$, up to a factor, as t → ∞  [rigollet2025, section 6.2].
 
@@ -111,10 +119,12 @@ def collapse_exponent(flow: Flow, t: Numbers) -> Float[Array, "*times"]:
         )
     if scheduled(flow):
         raise InputError("Collapse rates are known for parameters that do not change with depth.")
-    t = jnp.asarray(check.real_array("t", t))
+    t = check.finite("t", check.real_array("t", t))
+    if not check.traced(t) and np.any(np.asarray(t) <= 0):
+        raise InputError("Argument `t` must be positive: the exponent is that of late times.")
     if not bool(jnp.asarray(scheme.on_sphere(jnp.inf))):
         return 2 * jnp.log(t)
     one_cluster = Equiangular(log_gap=-1e4, n=2)
     p, q = on_equiangular(flow.attention).equiangular(one_cluster)
     pull = p + q
-    return 2 * scheme.collapse(t, pull)
+    return refuse_overflow(2 * scheme.collapse(t, pull), flow.attention)

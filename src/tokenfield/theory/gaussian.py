@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from tokenfield._front import front_door
 from tokenfield._types import no_type_check
 from tokenfield.attention import Softmax
 from tokenfield.attention.matrices import square
@@ -33,6 +34,7 @@ class ClosedForm:
     rates: Float[np.ndarray, " k"]
     axes: Float[np.ndarray, "k k"]
 
+    @front_door
     def __call__(self, t: float) -> Float[np.ndarray, "d d"]:
         """The covariance Σ(t).
 
@@ -74,6 +76,7 @@ class ClosedForm:
         return (columns * growth) @ columns.T
 
 
+@front_door
 @no_type_check
 def closed_form(flow: Flow, mu: Gaussian) -> ClosedForm:
     r"""The covariance of a Gaussian under softmax attention in R^d in closed form, with its blow-up and its limit.

@@ -7,11 +7,13 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield import _checks as check
+from tokenfield._front import front_door
 from tokenfield._types import Count, Number, no_type_check
 from tokenfield.flow import Flow
 from tokenfield.theory.coupling import coupling
 
 
+@front_door
 @no_type_check
 def growth_rates(flow: Flow, d: Count, degree: Count, kappa: Number | None = None) -> Float[np.ndarray, " {degree}+1"]:
     r"""The growth rates of harmonics around the uniform measure: $l(l+d-2)\,(V c_l/β - 1/κ)$ for those of degree l under USA.
@@ -35,11 +37,14 @@ def growth_rates(flow: Flow, d: Count, degree: Count, kappa: Number | None = Non
     [0.0, 0.25, -1.0]
     """
     model, d = coupling(flow), _dimension(d)
-    l = np.arange(check.whole("degree", degree, 0, "the highest degree") + 1)
+    degree = check.whole("degree", degree, 0, "the highest degree")
+    strengths = model.strengths(d, degree)
+    l = np.arange(degree + 1)
     noise = _inverse(model.kappa if kappa is None else check.number("kappa", kappa, positive=True))
-    return l * (l + d - 2.0) * (model.strengths(d, len(l) - 1) - noise) + 0.0  # -0 + 0 = 0
+    return l * (l + d - 2.0) * (strengths - noise) + 0.0  # -0 + 0 = 0
 
 
+@front_door
 @no_type_check
 def most_unstable(flow: Flow, d: Count, kappa: Number | None = None) -> int:
     r"""The degree l of the harmonics that grow fastest around the uniform measure  [rigollet2025, section 5].
@@ -62,6 +67,7 @@ def most_unstable(flow: Flow, d: Count, kappa: Number | None = None) -> int:
     return int(np.argmax(growth_rates(flow, d, degree, kappa)))
 
 
+@front_door
 @no_type_check
 def bifurcation_kappas(flow: Flow, d: Count, degree: Count) -> Float[np.ndarray, " {degree}"]:
     r"""The values $κ_l = 1/(V c_l/β)$ where harmonics of degree l begin to grow around the uniform measure.
@@ -84,6 +90,7 @@ def bifurcation_kappas(flow: Flow, d: Count, degree: Count) -> Float[np.ndarray,
     return np.divide(1.0, λ, out=np.full(λ.shape, np.inf), where=λ > np.finfo(float).tiny)
 
 
+@front_door
 @no_type_check
 def critical_kappa(flow: Flow, d: Count) -> float:
     r"""The critical $κ_c = \min_l κ_l$, below which noise keeps the uniform measure stable.

@@ -7,6 +7,7 @@ import diffrax as dfx
 import equinox as eqx
 from jaxtyping import Array
 
+from tokenfield._checks import brief
 from tokenfield.errors import InputError, suggest
 from tokenfield.evolution.solvers.control import Pace as Pace
 from tokenfield.evolution.solvers.control import PerToken as PerToken
@@ -59,10 +60,12 @@ def checked_solver(given: Any, known: Collection[str], whose: str, unknowns: int
             )
         solver = given
     elif set(known) == set(SOLVERS):
-        raise InputError(f"Unknown solver {given!r}. {suggest(given, SOLVERS)} Any adaptive Diffrax solver works too.")
+        raise InputError(
+            f"Unknown solver {brief(given)}. {suggest(given, SOLVERS)} Any adaptive Diffrax solver works too."
+        )
     else:
         name = next(iter(known))
-        raise InputError(f"{whose} moved by the solver {name!r}, but got {given!r}. Leave it out.")
+        raise InputError(f"{whose} moved by the solver {name!r}, but got {brief(given)}. Leave it out.")
     implicit = solver == "kvaerno5" or isinstance(solver, dfx.AbstractImplicitSolver)
     if implicit and unknowns > LARGEST_JACOBIAN:
         raise InputError(
