@@ -1,7 +1,10 @@
 """Runs as data: named dimensions, coordinates of what varies, slices, and states from elsewhere."""
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
+import xarray
 
 import tokenfield as tkf
 from tokenfield.errors import InputError
@@ -38,6 +41,64 @@ def test_coordinates_of_zipped_members_and_observables():
     data = runs.to_xarray()
     assert data.beta.dims == data.seed.dims == ("run",) and data["pair"].dims == ("run", "time", "pair_0")
     assert data.x.dims == ("run", "token", "component"), "the last states"
+
+
+ENSEMBLES = {
+    "one": lambda: tkf.evolve(tkf.sa(1.0), STARTS[0], **HOW),
+    "flows and starts": lambda: tkf.evolve([tkf.sa(1.0), tkf.sa(4.0)], STARTS, **HOW),
+    "starts": lambda: tkf.evolve(tkf.sa(1.0), STARTS, **HOW),
+    "unlike": lambda: tkf.evolve(
+        [tkf.sa(1.0), tkf.Flow(tkf.Softmax(1.0), tkf.PreLN())], [STARTS[0], tkf.Tokens.uniform_sphere(5, 3)], **HOW
+    ),
+    "zipped": lambda: tkf.evolve([tkf.sa(b) for b in (1.0, 4.0, 2.0)], STARTS, zipped=True, **HOW),
+    "mapped": lambda: jax.vmap(lambda b: tkf.evolve(tkf.sa(b), STARTS[0], **HOW))(np.array([1.0, 2.0])),
+    "observed": lambda: tkf.evolve([tkf.sa(1.0), tkf.sa(4.0)], STARTS, observe=["mean_overlap", corner], **HOW),
+    "one, observed": lambda: tkf.evolve(tkf.sa(1.0), STARTS[0], observe=corner, **HOW),
+    "cosines": lambda: tkf.evolve([tkf.sa(1.0), tkf.sa(2.0)], tkf.Equiangular(rho=0.1, n=5), **HOW),
+    "float32": lambda: tkf.evolve([tkf.sa(1.0), tkf.sa(2.0)], tkf.Tokens(np.eye(3, dtype=np.float32)), **HOW),
+}
+
+
+def corner(mu):
+    return mu.x[:2, :2]
+
+
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_a_round_trip_is_exact_to_the_bit(name, tmp_path):
+    """Through our own reader everything, through xarray's all arrays."""
+    run = ENSEMBLES[name]()
+    run.save(tmp_path / "runs.zarr")
+    again = tkf.Trajectory.load(tmp_path / "runs.zarr")
+    assert eqx.tree_equal(jax.tree.map(np.asarray, run), jax.tree.map(np.asarray, again))
+    assert {**vars(again.provenance), "axes": ()} == {**vars(run.provenance), "axes": ()}
+    with xarray.open_zarr(tmp_path / "runs.zarr") as stored:
+        for part, array in (*run.states.arrays.items(), *(run.observed or {}).items()):
+            assert np.array_equal(stored[part].values, array), part
+    assert str(again).splitlines()[1] == str(run).splitlines()[1], "its flow"
+
+
+def test_every_observable_of_an_ensemble_is_that_of_its_members(runs):
+    o = tkf.observe
+    for of in (
+        o.mean_overlap,
+        o.order_parameter,
+        o.overlaps,
+        o.effective_rank,
+        o.energy,
+        o.attention_matrix,
+        o.fraction_close,
+    ):
+        whole = np.asarray(of(runs))
+        assert whole.shape[:3] == (2, 3, 4)
+        assert np.allclose(whole[1, 2], of(runs[1, 2]), atol=1e-13), of
+    assert o.clusters(runs).shape == (2, 3) and len(o.clusters(runs)[1, 2]) == 4
+    densities = tkf.evolve([tkf.usa(1.0, kappa=k) for k in (4.0, 8.0)], tkf.CircleDensity.wave(0.2), t=0.5, save=3)
+    assert np.allclose(o.free_energy(densities)[1], o.free_energy(densities.member(1)))
+
+
+def test_an_ensemble_at_any_time(runs):
+    assert np.array_equal(runs.at(1 / 3).x, runs.x[:, :, 1]) and runs.at(0.5).x.shape == (2, 3, 7, 3)
+    assert np.array_equal(runs.at(0.5).x[1, 2], runs[1, 2].at(0.5).x)
 
 
 def test_slices(runs):

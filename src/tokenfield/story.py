@@ -143,7 +143,8 @@ def _solver(run: Trajectory) -> str:
 def _sums(summation: str) -> str:
     """ "dense sums, ", "circle sums with 96 modes, "; nothing where none were needed."""
     name, _, rest = summation.partition(", ")
-    return f"{name} sums{f' with {rest}' if rest else ''}, " if summation else ""
+    threads = ", last digits by the number of threads" if name == "sphere" else ""
+    return f"{name} sums{f' with {rest}' if rest else ''}{threads}, " if summation else ""
 
 
 def _measure(mu: AbstractMeasure) -> str:

@@ -312,6 +312,14 @@ class Trajectory(eqx.Module, Generic[M]):
             provenance=self.provenance.member(index, self.batch),
         )
 
+    def stacked(self, values: "Sequence[Any]") -> Any:
+        """One measure or array per member, in the order of an array, with the batch's axes in front. Tokens that are fewer than
+        others' are filled up."""
+        if isinstance(values[0], Tokens):
+            values = [mu.filled(max(mu.n for mu in values)) for mu in values]
+        join = lambda *leaves: check.on_device(np.stack(leaves).reshape(*self.batch, *np.shape(leaves[0])))
+        return jax.tree.map(lambda *leaves: join(*(np.asarray(leaf) for leaf in leaves)), *values)
+
     def of_members(self, members: "Sequence[Trajectory[M]]") -> "Trajectory[M]":
         """A batch of the same shape and flows as this one, of other runs.
 

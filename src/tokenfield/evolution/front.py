@@ -264,7 +264,8 @@ def extended(run: Trajectory[M], t: Number, save: Any, options: dict[str, Any]) 
 def state_at(run: Trajectory[M], t: Number) -> M:
     """The state of a run at any of its times, to the run's own accuracy: between saved times the flow is solved again from the
     last one before."""
-    run.refuse_batches("asked for a time")
+    if run.batch:
+        return run.stacked([state_at(run.member(*index), t) for index in np.ndindex(*run.batch)])
     times, end = np.asarray(run.times), float(run.reached)
     t = float(np.asarray(check.number("t", t), times.dtype))
     if not times[0] <= t <= end:

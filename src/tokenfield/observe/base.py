@@ -50,6 +50,13 @@ def blind(observable: F) -> F:
     return observable
 
 
+def by_members(observable: Callable[[Trajectory[Any]], Any], runs: Trajectory[Any]) -> Any:
+    """An observable that needs each member's own flow, of a batch of runs; those that ended early hold their last value."""
+    found = [np.asarray(observable(runs.member(*index))) for index in np.ndindex(*runs.batch)]
+    hold = lambda rows: np.concatenate([rows, np.repeat(rows[-1:], len(runs) - len(rows), axis=0)])
+    return runs.stacked([hold(rows) for rows in found])
+
+
 PAGE = 16
 """How many states of a run one call of a program takes: the number of states is no part of what is compiled."""
 

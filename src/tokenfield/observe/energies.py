@@ -16,7 +16,7 @@ from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractDensity, Tokens
 from tokenfield.measures.density import within_range
-from tokenfield.observe.base import Measured, blind, each, states
+from tokenfield.observe.base import Measured, blind, by_members, each, states
 from tokenfield.summation import AbstractSummation, choose
 from tokenfield.trajectory import Trajectory
 
@@ -47,8 +47,7 @@ def energy(thing: Measured, beta: Number | None = None, *, scaled: bool = False)
     1.847264
     """
     if beta is None and isinstance(thing, Trajectory) and thing.batch:
-        each_run = [energy(thing.member(*index), scaled=scaled) for index in np.ndindex(*thing.batch)]
-        return check.on_device(_held(each_run, len(thing)).reshape(*thing.batch, len(thing)))
+        return by_members(lambda run: energy(run, scaled=scaled), thing)
     beta = check.scalar("beta", _beta_of(thing) if beta is None else beta)
     mu = thing.states if isinstance(thing, Trajectory) else thing
     if isinstance(mu, AbstractDensity):
@@ -102,6 +101,8 @@ def free_energy(thing: Measured, flow: Flow | None = None) -> Float[Array, "*tim
     >>> bool((free_energy(run)[1:] < free_energy(run)[:-1]).all())
     True
     """
+    if flow is None and isinstance(thing, Trajectory) and thing.batch:
+        return by_members(free_energy, thing)
     flow = thing.own_flow if flow is None and isinstance(thing, Trajectory) else flow
     if not isinstance(flow, Flow):
         raise InputError("The free energy needs a flow with its β and κ: free_energy(mu, tkf.usa(1.0, kappa=4.0)).")
@@ -117,11 +118,6 @@ def _beta_of(thing: Any) -> float:
             "β and V, and no matrices."
         )
     return beta
-
-
-def _held(rows: list[Any], count: int) -> np.ndarray:
-    """Values along time of runs, of which those that ended early hold their last."""
-    return np.stack([np.pad(np.asarray(row), (0, count - len(row)), mode="edge") for row in rows])
 
 
 def _sums(mu: Tokens, beta: Float[Array, ""]) -> AbstractSummation:

@@ -12,7 +12,7 @@ from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.normalization import Free
-from tokenfield.observe.base import Measured, blind, each, states
+from tokenfield.observe.base import Measured, blind, by_members, each, states
 from tokenfield.parameters import at_time
 from tokenfield.summation import Dense
 from tokenfield.trajectory import Trajectory
@@ -43,6 +43,8 @@ def attention_matrix(
     >>> attention_matrix(Tokens.orthonormal(2), sa(beta=0.0)).tolist()
     [[0.5, 0.5], [0.5, 0.5]]
     """
+    if flow is None and isinstance(thing, Trajectory) and thing.batch:
+        return by_members(lambda run: attention_matrix(run, t=t), thing)
     if flow is None and isinstance(thing, Trajectory):
         flow = thing.own_flow
     if isinstance(flow, AbstractAttention):

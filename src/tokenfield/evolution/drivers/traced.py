@@ -34,13 +34,15 @@ def run(task: Task) -> Outcome:
 def _solve(p: Problem, max_steps: int, adjoint: str) -> tuple[Array, ...]:
     """Times, states, the time reached, the status, steps and accepted steps."""
     y0, forward = p.motion.first, p.plan.t0 < p.plan.t1
+    known = jnp.all(jnp.isfinite(y0))  # where the start is not, nothing is walked, and the status says so
     t0 = jnp.where(jnp.isfinite(p.plan.t0), p.plan.t0, 0.0)
     t1 = jnp.where(
         forward & jnp.isfinite(p.plan.t1), p.plan.t1, t0 + 1e-3 * (1 + jnp.abs(t0))
     )  # if not: a short walk in vain
     ts = jnp.sort(jnp.clip(p.ts, t0, t1))
     read = lambda t, y, args: (t, y)
-    memory = p.motion.remember(t0, y0, None)
+    walked = jnp.where(known, y0, 1.0)
+    memory = p.motion.remember(t0, walked, None)
     event = None if p.plan.until is None else dfx.Event(lambda t, y, args, **kwargs: p.met(t, y))
     solution = dfx.diffeqsolve(
         p.motion.term,
@@ -48,7 +50,7 @@ def _solve(p: Problem, max_steps: int, adjoint: str) -> tuple[Array, ...]:
         t0,
         t1,
         None,
-        y0,
+        walked,
         args=memory,
         saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts, fn=read), dfx.SubSaveAt(t1=True, fn=read)]),
         stepsize_controller=p.control,
@@ -59,15 +61,17 @@ def _solve(p: Problem, max_steps: int, adjoint: str) -> tuple[Array, ...]:
     )
     assert solution.ys is not None
     (_, states), (last_t, last) = solution.ys
-    finite = jnp.all(jnp.isfinite(last)) & p.motion.representable(last[0]) & forward
+    finite = jnp.all(jnp.isfinite(last)) & p.motion.representable(last[0]) & forward & known
     t, y = jnp.where(forward, last_t[0], t0), jnp.where(finite, last[0], y0)
     reached = (
         forward
+        & known
         & (ts <= t)[:, None, None]
         & jnp.isfinite(states)
         & jax.vmap(p.motion.representable)(states)[:, None, None]
     )
     status = jnp.where(p.motion.healthy(memory), _status(p, solution.result, t, y, memory), Status.UNSOLVED)
+    status = jnp.where(known, status, Status.BLOW_UP)
     return (
         jnp.minimum(ts, t),
         jnp.where(reached, states, y),
