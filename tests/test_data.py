@@ -70,7 +70,8 @@ def test_a_round_trip_is_exact_to_the_bit(name, tmp_path):
     run.save(tmp_path / "runs.zarr")
     again = tkf.Trajectory.load(tmp_path / "runs.zarr")
     assert eqx.tree_equal(jax.tree.map(np.asarray, run), jax.tree.map(np.asarray, again))
-    assert {**vars(again.provenance), "axes": ()} == {**vars(run.provenance), "axes": ()}
+    about = lambda run: {name: repr(value) for name, value in vars(run.provenance).items() if name != "axes"}
+    assert about(again) == about(run)
     with xarray.open_zarr(tmp_path / "runs.zarr") as stored:
         for part, array in (*run.states.arrays.items(), *(run.observed or {}).items()):
             assert np.array_equal(stored[part].values, array), part

@@ -250,6 +250,7 @@ MADE = {
     "collapsed": "a condition that solvers call",
     "harmonics.Eigenvalues": "what `kernel_eigenvalues` returns",
     "observe.Clusters": "what `clusters` returns",
+    "observe.Rate": "what `fit_rate` returns",
     "theory.ClosedForm": "what `closed_form` returns",
 }
 """Public names that are not called with a user's arguments, and why."""

@@ -17,10 +17,14 @@ ROWS = np.array(
 @pytest.mark.parametrize("how", [lambda f, x: f(x), lambda f, x: jax.jit(f)(jnp.asarray(x))], ids=["known", "traced"])
 def test_what_is_not_a_number_is_not_made_one(how):
     length, direction = np.asarray(how(sizes, ROWS)), np.asarray(how(unit, ROWS))
-    assert np.allclose(length[:2], [5.0, 5e300]) and np.isclose(length[2], 5e-320, rtol=1e-3) and length[3] == 0
+    assert np.allclose(length[:2], [5.0, 5e300]) and length[3] == 0
     assert np.isnan(length[4]) and np.all(np.isinf(length[5:]))
-    assert np.allclose(direction[:3], [0.6, 0.8], rtol=1e-3) and np.all(direction[3] == 0)
+    assert np.allclose(direction[:2], [0.6, 0.8]) and np.all(direction[3] == 0)
     assert np.all(np.isnan(direction[4:]))
+
+
+def test_numbers_below_the_normal_range_on_the_host():
+    assert np.isclose(float(sizes(ROWS[2])), 5e-320, rtol=1e-3) and np.allclose(unit(ROWS[2]), [0.6, 0.8], rtol=1e-3)
 
 
 def test_derivatives_at_zero_are_finite():
@@ -36,13 +40,14 @@ def test_fields_that_overflow_say_so():
     deep = tkf.layers(tkf.Flow(tkf.Unnormalized(800.0), tkf.PostLN()), MU, 5)
     assert run.status is deep.status is tkf.Status.BLOW_UP
     assert np.all(np.isfinite(run.x)) and np.all(np.isfinite(deep.x)) and np.min(np.linalg.norm(deep.x, axis=-1)) > 0.99
-    assert not np.all(np.isfinite(tkf.velocity(tkf.Flow(tkf.Unnormalized(800.0), tkf.NGPT()), MU)))
+    with pytest.raises(InputError, match="range of floating-point numbers"):
+        tkf.velocity(tkf.Flow(tkf.Unnormalized(800.0), tkf.NGPT()), MU)
 
 
 def test_starts_that_are_not_numbers_are_refused_or_told():
     x = np.stack([np.asarray(MU.x)] * 2)
     x[1, 2, 0] = np.nan
-    batch = jax.vmap(tkf.Tokens)(x)  # where a constructor cannot look at values
+    batch = jax.vmap(tkf.Tokens)(jnp.asarray(x))  # where a constructor cannot look at values
     for start in (batch, jax.tree.map(lambda leaf: leaf[1], batch)):
         with pytest.raises(InputError, match="must be finite"):
             tkf.evolve(tkf.sa(1.0), start, t=1.0)

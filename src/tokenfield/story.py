@@ -74,7 +74,9 @@ def _first(run: Trajectory) -> AbstractMeasure:
 
 
 def _flow(run: Trajectory) -> str:
-    return str(run.flow).removeprefix("Flow: ") if run.flow is not None else "not known"
+    if run.flow is None:
+        return "not known" if run.provenance.solver == "given" else "not one of the library"
+    return str(run.flow).removeprefix("Flow: ")
 
 
 def _kept(run: Trajectory) -> str:

@@ -90,11 +90,6 @@ def test_no_nan_leaves_a_traced_run():
     assert run.status is tkf.Status.BLOW_UP and np.all(np.isfinite(run.x))
 
 
-def test_time_runs_forward_under_jit_too():
-    with pytest.raises(Exception, match="Time must run forward"):
-        jax.block_until_ready(jax.jit(lambda t: tkf.evolve(tkf.sa(1.0), tkf.Tokens(X), t, save=3).x)(-1.0))
-
-
 def test_gradients_where_nothing_moves_are_finite():
     """All tokens in one place, and in two that are opposite."""
     one = np.tile([0.6, 0.8, 0.0], (6, 1))

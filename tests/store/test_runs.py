@@ -48,7 +48,10 @@ def test_every_kind_of_measure_has_a_table():
         table = runs.table(kind)
         assert table["time"] == ("time",) and set(kind.axes) < set(table)
         batch = runs.table(kind, ("flow", "start"))
-        assert all(batch[name] == ("flow", "start", *axes) for name, axes in table.items())
+        assert all(batch[name] == ("flow", "start", "time", *axes) for name, axes in kind.axes.items())
+        assert batch["times"] == ("flow", "start", "time") and batch["reached"] == ("flow", "start")
+        kept = runs.table(kind, (), {"matrix": 2})
+        assert kept["matrix"] == ("time", "matrix_0", "matrix_1") and kept[next(iter(kind.axes))][0] == "last"
 
 
 def test_numbers_that_are_not_finite_are_spelled(tmp_path):

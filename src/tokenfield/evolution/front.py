@@ -16,7 +16,7 @@ from tokenfield._types import Number, Numbers, no_type_check
 from tokenfield.errors import InputError
 from tokenfield.evolution.coordinates import coordinates_for
 from tokenfield.evolution.drivers import driver_for
-from tokenfield.evolution.ensemble import Everyone
+from tokenfield.evolution.ensemble import Everyone, seeds_of
 from tokenfield.evolution.observables import Observable
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.solvers import SOLVERS, solver_name
@@ -215,7 +215,10 @@ def _going_on(
 ) -> tuple[Any, Any, Any, Options, bool]:
     """The arguments of `evolve` that continue a run: from its last state, at the time that it reached."""
     if run.provenance.noise is not None and options.seed is None and not run.batch:
-        options = dataclasses.replace(options, seed=run.provenance.noise)  # the same Brownian path goes on
+        seed = (
+            run.provenance.noise
+        )  # the same Brownian path goes on; of steps of a given length, which count from 0, another
+        options = dataclasses.replace(options, seed=seed if options.step is None else int(seeds_of(seed + 1, 1)[0]))
     run.refuse_unfinished()
     if run.batch:
         raise InputError("A batch of runs goes on with runs.extend(t), every member with its own flow.")

@@ -6,10 +6,6 @@
 ((4,), (4,))
 """
 
-from collections.abc import Callable
-from typing import Any
-
-from tokenfield.errors import InputError, suggest
 from tokenfield.observe.clustering import Clusters as Clusters
 from tokenfield.observe.clustering import clusters as clusters
 from tokenfield.observe.energies import energy as energy
@@ -17,6 +13,7 @@ from tokenfield.observe.energies import entropy as entropy
 from tokenfield.observe.energies import free_energy as free_energy
 from tokenfield.observe.matrices import attention_matrix as attention_matrix
 from tokenfield.observe.matrices import effective_rank as effective_rank
+from tokenfield.observe.names import observable as observable
 from tokenfield.observe.overlap import fraction_close as fraction_close
 from tokenfield.observe.overlap import mean_overlap as mean_overlap
 from tokenfield.observe.overlap import order_parameter as order_parameter
@@ -24,28 +21,3 @@ from tokenfield.observe.overlap import overlap_histogram as overlap_histogram
 from tokenfield.observe.overlap import overlaps as overlaps
 from tokenfield.observe.rates import Rate as Rate
 from tokenfield.observe.rates import fit_rate as fit_rate
-
-__all__ = [
-    "Clusters",
-    "Rate",
-    "attention_matrix",
-    "clusters",
-    "effective_rank",
-    "energy",
-    "entropy",
-    "fit_rate",
-    "fraction_close",
-    "free_energy",
-    "mean_overlap",
-    "order_parameter",
-    "overlap_histogram",
-    "overlaps",
-]
-
-
-def observable(name: str) -> Callable[..., Any]:
-    """The observable of a name."""
-    found = globals().get(name)
-    if name not in __all__ or not callable(found) or isinstance(found, type):
-        raise InputError(f"There is no observable {name!r}. {suggest(name, [n for n in __all__ if n.islower()])}")
-    return found

@@ -163,7 +163,7 @@ def _close(mu: Tokens, cosine: Float[Array, ""]) -> Float[Array, ""]:
         lambda s: jnp.where(s >= cosine.astype(s.dtype), 1.0, 0.0), θ, θ, jnp.ones((mu.n, 1), θ.dtype), mu.w
     )
     alone = jnp.sum(mu.w**2) * (cosine <= 1)
-    return (jnp.sum(mu.w * near[:, 0]) - alone) / jnp.sum(mu.w * (1 - mu.w))
+    return jnp.clip((jnp.sum(mu.w * near[:, 0]) - alone) / jnp.sum(mu.w * (1 - mu.w)), 0.0, 1.0)
 
 
 @blind

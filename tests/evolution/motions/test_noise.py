@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tokenfield as tkf
+from tests import fast_first
 from tokenfield.errors import InputError
 from tokenfield.evolution.solvers.splitting import AbstractNoise, Brownian, Splitting
 
@@ -198,7 +199,7 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize("where", SPACES)
+@pytest.mark.parametrize("where", fast_first(SPACES, "sphere"))
 def test_the_path_does_not_depend_on_steps(where):
     """Runs with other tolerances and other save times approach one and the same path, at the strong order; other seeds do not."""
     flow, order = SPACES[where]
@@ -214,7 +215,7 @@ def test_the_path_does_not_depend_on_steps(where):
     assert other > 5 * errors[1]
 
 
-@pytest.mark.parametrize("where", SPACES)
+@pytest.mark.parametrize("where", fast_first(SPACES, "sphere"))
 def test_a_member_alone_sees_the_path_that_it_sees_among_others(where):
     """With steps that adapt, which differ in no digit."""
     flow, mu, how = SPACES[where][0], tkf.Tokens.uniform_sphere(9, 3, seed=0), {"t": 3.0, "save": 7}

@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array
 
+from tokenfield import _checks as check
 from tokenfield._compile import compiled
 from tokenfield._interrupt import ctrl_c
 from tokenfield._types import AnyArray
@@ -70,7 +71,8 @@ def run(task: Task) -> Outcome:
     times, states = np.concatenate([part.times for part in kept]), one_after_another([part.states for part in kept])
     observed = None
     if plan.observe is not None:
-        observed, states = states, jax.tree.map(lambda leaf: np.asarray(leaf)[None], _measure(motion, part.walker.y))
+        last = lambda leaf: check.on_device(np.asarray(leaf)[None])
+        observed, states = states, jax.tree.map(last, _measure(motion, part.walker.y))
     return Outcome(
         times=times,
         states=states,
