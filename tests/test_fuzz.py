@@ -231,6 +231,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "CircleDensity()": {"x": [0.0, 1.0]},
     "CircleDensity.free_energy": {"flow": QUIET},
     "SphereDensity.free_energy": {"flow": QUIET},
+    "observe.energy": {"beta": 1.0},
+    "observe.observable": {"name": "mean_overlap"},
+    "observe.fit_rate": {"thing": np.arange(1.0, 7.0), "values": np.exp(-np.arange(1.0, 7.0))},
     "observe.entropy": {"thing": CIRCLE},
     "observe.free_energy": {"thing": CIRCLE, "flow": QUIET},
     "observe.attention_matrix": {"flow": SA},
@@ -238,6 +241,10 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "theory.closed_form": {"flow": FREE, "mu": NORMAL},
     "theory.output": {"mu": RHO},
     "theory.growth_rates": {"flow": QUIET},
+    "theory.Finding": {"what": "rate", "predicted": 1.0, "measured": 1.0, "tolerance": 0.1, "because": "Few samples."},
+    "theory.statement": {"name": "kuramoto"},
+    "theory.verify": {"which": "kuramoto"},
+    "verify": {"which": "kuramoto"},
     "Diagram.at": {"kappa": 1.0},
 }
 """Where the usual values would not do."""
@@ -252,6 +259,10 @@ MADE = {
     "observe.Clusters": "what `clusters` returns",
     "observe.Rate": "what `fit_rate` returns",
     "theory.ClosedForm": "what `closed_form` returns",
+    "theory.Outcome": "what came of a check, an enumeration",
+    "theory.Verdict": "what `check` returns",
+    "theory.Report": "what `verify` returns",
+    "theory.Statement": "abstract: a conjecture subclasses it",
 }
 """Public names that are not called with a user's arguments, and why."""
 
@@ -542,7 +553,7 @@ def test_no_number_is_quietly_wrong_under_any_attention():
 def test_a_door_costs_microseconds_and_keeps_what_is_known_of_a_function():
     assert list(inspect.signature(tkf.Softmax).parameters) == ["beta", "Q", "K", "V", "A"]
     assert "inverse temperature" in (tkf.Softmax.__doc__ or "") and tkf.evolve.__name__ == "evolve"
-    door = _front._Door(tkf.Softmax.__init__.__wrapped__)
+    door = _front.Door(tkf.Softmax.__init__.__wrapped__)
     one = tkf.Softmax()
     door.read((one, 1.0), {"V": X})
     best = min(timeit.repeat(lambda: door.read((one, 1.0), {"V": X}), number=100, repeat=10)) / 100

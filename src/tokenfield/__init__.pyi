@@ -52,6 +52,7 @@ from .spec import Spec as Spec
 from .status import Status as Status
 from .summation import Dense as Dense
 from .theory import long_context as long_context
+from .theory import verify as verify
 from .trajectory import Trajectory as Trajectory
 
 __version__: str

@@ -111,7 +111,7 @@ def front_door(function: F) -> F:
     and `CallError` for those that are unknown or missing.
     """
     body: Any = function
-    door = _Door(body)
+    door = Door(body)
 
     @functools.wraps(body)
     def entered(*args: Any, **kwargs: Any) -> Any:
@@ -122,15 +122,16 @@ def front_door(function: F) -> F:
     return entered  # pyright: ignore[reportReturnType]
 
 
-class _Door:
+class Door:
     """The parameters of a function, and how each is read."""
 
-    def __init__(self, function: AbstractCallable[..., Any]):
+    def __init__(self, function: AbstractCallable[..., Any], name: str | None = None, eval_str: bool = False):
         self.function = function
         self.name = (
-            function.__qualname__.removesuffix(".__init__").removesuffix(".__call__").rpartition(".<locals>.")[2]
+            name
+            or (function.__qualname__.removesuffix(".__init__").removesuffix(".__call__").rpartition(".<locals>.")[2])
         )
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = list(inspect.signature(function, eval_str=eval_str).parameters.values())
         if parameters and parameters[0].name in ("self", "cls"):
             parameters[0] = parameters[0].replace(kind=inspect.Parameter.POSITIONAL_ONLY)
         kinds = {kind: [p for p in parameters if p.kind is kind] for kind in inspect._ParameterKind}

@@ -5,7 +5,9 @@ arguments of that kind and refuses what does not fit, in sentences that say what
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from tokenfield._marks import no_type_check as no_type_check
 
 if TYPE_CHECKING:
     from typing import Self as Self
@@ -45,16 +47,6 @@ Rows: TypeAlias = Any
 """The rows of numbers that a solver moves, or their rates."""
 Memory: TypeAlias = Any
 """What attention carries from step to step, known to it alone."""
-
-F = TypeVar("F")
-
-
-def no_type_check(function: F) -> F:
-    """Marks a front door: it refuses what does not fit in its own words, so that the tests' checker of annotations, which looks
-    for a decorator of this name, leaves its arguments alone. Unlike typing's, it hides nothing from type checkers."""
-    function.__no_type_check__ = True  # pyright: ignore[reportAttributeAccessIssue]
-    return function
-
 
 Scalar = Annotated[ScalarLike, "scalar"]
 """One number; where it may change with depth, a function of t or one number per layer."""

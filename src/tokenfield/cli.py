@@ -101,6 +101,61 @@ def demo(out: Out = Path("out/demo"), force: Force = False) -> None:
     _write(loaded.run(watch=narrator), loaded, out)
 
 
+@app.command(
+    epilog="Examples:  `tokenfield verify --list`   `tokenfield verify hemisphere-rate staircase`   "
+    "`tokenfield verify --small --plots out/theory`"
+)
+def verify(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Statements, by name; all when left out.", metavar="[NAME]...")
+    ] = None,
+    small: Annotated[bool, typer.Option("--small", help="Small cases, a few seconds each.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the statements, and check nothing.")] = False,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all verdicts, with their derivations, as JSON.")
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", metavar="DIR", help="Draw those that are better seen.")
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", metavar="FILE", help="Write a page with all statements and verdicts, in Markdown."),
+    ] = None,
+) -> None:
+    """Check statements of the literature, theorems and conjectures, against runs: what each predicts, what was measured, and
+    whether it holds. The exit code is 1 when one fails."""
+    from tokenfield.theory import page as pages
+
+    if listed:
+        typer.echo(pages.listing())
+        return
+    from tokenfield.theory import verification
+    from tokenfield.theory.report import head, row
+
+    for path in (as_json, page):
+        _refuse_unwritable(path)
+    typer.echo(head())
+    report = verification.verify(
+        names or "all", small=small, plots=plots, watch=lambda verdict: typer.echo(row(verdict))
+    )
+    typer.echo(report.summary)
+    for verdict in report.failed:
+        typer.echo(f"\n{verdict}")
+    for path, text in ((as_json, report.to_json), (page, lambda: pages.page(report, small))):
+        if path is not None:
+            with whole(path) as part:
+                part.write_text(text(), encoding="utf-8")
+    raise typer.Exit(_interrupt.command().code or int(len(report.failed) > 0))
+
+
+def _refuse_unwritable(path: Path | None) -> None:
+    """Refuse, before anything is computed, a file that could not be written afterwards."""
+    if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK | os.X_OK)):
+        raise InputError(
+            f"The file {path} cannot be written: it is a folder, or stands in none that can be written to."
+        )
+
+
 DATA, FILLED, DRAWN = "run.zarr", "run.toml", ("run.png", "run.mp4", "run.gif")
 """What is written to a folder: the data, the spec with every default filled in, pictures and movies."""
 

@@ -14,7 +14,10 @@ class StoreError(InputError):
 
 def short(thing: object, most: int = 80) -> str:
     """What a sentence says of something that came, however long it is."""
-    text = repr(thing)
+    try:
+        text = repr(thing)
+    except Exception:
+        text = f"a {type(thing).__name__}"
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

@@ -312,6 +312,10 @@ class Trajectory(eqx.Module, Generic[M]):
             provenance=self.provenance.member(index, self.batch),
         )
 
+    def members(self) -> "Iterator[Trajectory[M]]":
+        """The runs of a batch one after another, in the order of an array; one run is its own only member."""
+        return (self.member(*index) if index else self for index in np.ndindex(*self.batch))
+
     def stacked(self, values: "Sequence[Any]") -> Any:
         """One measure or array per member, in the order of an array, with the batch's axes in front. Tokens that are fewer than
         others' are filled up."""

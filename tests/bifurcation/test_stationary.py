@@ -12,10 +12,10 @@ from scipy.special import eval_gegenbauer, iv, ive, roots_jacobi
 import tokenfield as tkf
 from tokenfield import theory
 from tokenfield.bifurcation import stationary
+from tokenfield.bifurcation.coupling import coupling
 from tokenfield.bifurcation.equation import Equation
 from tokenfield.bifurcation.search import Search
 from tokenfield.errors import InputError
-from tokenfield.theory.coupling import coupling
 
 CASES = {
     "Kuramoto": (tkf.kuramoto(), 2),

@@ -16,12 +16,12 @@ from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers
 from tokenfield.bifurcation.basis import zonal
 from tokenfield.bifurcation.continuation import Place, Trace, between
+from tokenfield.bifurcation.coupling import Coupling
 from tokenfield.bifurcation.measure import Observed, observed, observed_uniform
 from tokenfield.bifurcation.search import solutions_at
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.measures import CircleDensity, SphereDensity
-from tokenfield.theory.coupling import Coupling
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

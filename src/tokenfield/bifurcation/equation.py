@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield.bifurcation.basis import dimension, zonal
+from tokenfield.bifurcation.coupling import Coupling
 from tokenfield.harmonics.zonal import Zonal
-from tokenfield.theory.coupling import Coupling
 
 NEGLIGIBLE = 1e-17
 """Degrees whose share of the kernel is smaller than this are left out of the potential."""

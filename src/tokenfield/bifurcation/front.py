@@ -9,15 +9,15 @@ from tokenfield import _checks as check
 from tokenfield._front import front_door
 from tokenfield._types import Count, Number, Whole, no_type_check
 from tokenfield.bifurcation.continuation import Trace
+from tokenfield.bifurcation.coupling import Coupling, coupling
 from tokenfield.bifurcation.diagram import Branch, Diagram
 from tokenfield.bifurcation.equation import Equation, equation
+from tokenfield.bifurcation.linear import bifurcation_kappas, critical_kappa
 from tokenfield.bifurcation.measure import Observed, observed, observed_uniform
 from tokenfield.bifurcation.search import Found, Search
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
 from tokenfield.progress import Progress
-from tokenfield.theory.coupling import Coupling, coupling
-from tokenfield.theory.noise import bifurcation_kappas, critical_kappa
 
 RESOLVED = 1e-10
 """The last coefficients of every state are at most this, against the largest."""

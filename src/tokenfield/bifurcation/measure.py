@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from tokenfield.bifurcation.basis import dimension
+from tokenfield.bifurcation.coupling import Coupling
 from tokenfield.bifurcation.equation import Equation, Point
 from tokenfield.bifurcation.stability import TOLERANCE, unstable
-from tokenfield.theory.coupling import Coupling
 
 
 class Observed(NamedTuple):

@@ -1,18 +1,24 @@
-"""Predictions that need no simulation, one file per subject.
+"""Predictions that need no simulation, and statements of the literature that are checked against simulations.
 
 >>> import tokenfield as tkf
 >>> from tokenfield import theory
 >>> round(theory.critical_kappa(tkf.kuramoto(), d=2), 12)
 2.0
+>>> theory.statement("hemisphere-rate").source, theory.statement("hemisphere-rate").number
+('rigollet2025', 'Theorem 3')
+
+Names load when they are first used, so that the list of statements needs no JAX. They are listed in `__init__.pyi`.
 """
 
-from tokenfield.theory.equiangular import collapse_exponent as collapse_exponent
-from tokenfield.theory.equiangular import initial_speed as initial_speed
-from tokenfield.theory.equiangular import long_context as long_context
-from tokenfield.theory.equiangular import output as output
-from tokenfield.theory.gaussian import ClosedForm as ClosedForm
-from tokenfield.theory.gaussian import closed_form as closed_form
-from tokenfield.theory.noise import bifurcation_kappas as bifurcation_kappas
-from tokenfield.theory.noise import critical_kappa as critical_kappa
-from tokenfield.theory.noise import growth_rates as growth_rates
-from tokenfield.theory.noise import most_unstable as most_unstable
+import lazy_loader
+
+from tokenfield import errors
+
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"tokenfield.theory has no name {name!r}. {errors.suggest(name, __all__)}")
+    globals()[name] = value = _load(name)
+    return value

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from tokenfield import _checks as check
 from tokenfield._front import front_door
 from tokenfield._types import Count, Number, no_type_check
+from tokenfield.bifurcation.coupling import coupling
 from tokenfield.flow import Flow
-from tokenfield.theory.coupling import coupling
 
 
 @front_door
