@@ -1,5 +1,9 @@
 """The public names of the theory, each in one place."""
 
+from .base import Finding as Finding
+from .base import Outcome as Outcome
+from .base import Statement as Statement
+from .base import Verdict as Verdict
 from .equiangular import collapse_exponent as collapse_exponent
 from .equiangular import initial_speed as initial_speed
 from .equiangular import long_context as long_context
@@ -11,10 +15,6 @@ from .linear import critical_kappa as critical_kappa
 from .linear import growth_rates as growth_rates
 from .linear import most_unstable as most_unstable
 from .report import Report as Report
-from .statement import Finding as Finding
-from .statement import Outcome as Outcome
-from .statement import Statement as Statement
-from .statement import Verdict as Verdict
 from .verification import statement as statement
 from .verification import verify as verify
 

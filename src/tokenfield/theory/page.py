@@ -2,8 +2,8 @@
 
 import textwrap
 
+from tokenfield.theory.base import Verdict
 from tokenfield.theory.report import Report
-from tokenfield.theory.statement import Verdict
 from tokenfield.theory.statements import STATEMENTS
 
 INTRODUCTION = """\

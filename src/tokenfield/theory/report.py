@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
 
-from tokenfield.theory.statement import Outcome, Verdict
+from tokenfield.theory.base import Outcome, Verdict
 
 HEAD = ("statement", "source", "predicted", "measured", "verdict", "seconds")
 WIDTHS = (30, 34, 22, 12, 14, 7)

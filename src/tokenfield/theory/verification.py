@@ -12,8 +12,8 @@ from tokenfield._front import front_door
 from tokenfield._types import no_type_check
 from tokenfield.errors import InputError, short, suggest
 from tokenfield.progress import Progress
+from tokenfield.theory.base import Outcome, Statement, Verdict
 from tokenfield.theory.report import Report
-from tokenfield.theory.statement import Outcome, Statement, Verdict
 from tokenfield.theory.statements import STATEMENTS
 
 

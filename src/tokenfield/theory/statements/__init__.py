@@ -1,7 +1,7 @@
 """The statements of the literature, one file per paper. They speak to the library through its public names alone, as a
 conjecture of your own would, and those load when a statement is checked: listing them needs no JAX."""
 
-from tokenfield.theory.statement import Statement
+from tokenfield.theory.base import Statement
 from tokenfield.theory.statements import chen2025, chen2025b, chen2026, geshkovski2025, karagodin2025, rigollet2025
 
 PAPERS = (geshkovski2025, chen2025, chen2025b, karagodin2025, chen2026, rigollet2025)

@@ -9,7 +9,7 @@ import numpy as np
 
 import tokenfield as tkf
 from tokenfield.errors import InputError
-from tokenfield.theory.statement import Finding, Statement
+from tokenfield.theory.base import Finding, Statement
 from tokenfield.theory.statements.given import attracting, flow_of, relabelled, solved
 
 SMALL = 1.0

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tokenfield as tkf
-from tokenfield.theory.statement import Finding, Statement
+from tokenfield.theory.base import Finding, Statement
 from tokenfield.theory.statements.given import flow_of, relabelled, tokens_of
 
 
