@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int
 from tokenfield import _checks as check
 from tokenfield import config
 from tokenfield._doors import door
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers, no_type_check
 from tokenfield.errors import InputError, UnfinishedWarning
 from tokenfield.flow import Flow, Flows
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from tokenfield.measures import AbstractDensity, Equiangular, Gaussian
 
 M = TypeVar("M", bound=AbstractMeasure, covariant=True)
+
+USER = 5
+"""How many calls above `warn_unfinished` somebody called `evolve` or `layers`: the warning names that line."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -340,6 +344,7 @@ class Trajectory(eqx.Module, Generic[M]):
     def __len__(self) -> int:
         return self.times.shape[-1]
 
+    @front_door
     def at(self, t: Number) -> M:
         """The state at any time of the run, to the run's own accuracy.
 
@@ -355,6 +360,7 @@ class Trajectory(eqx.Module, Generic[M]):
 
     # Going on
 
+    @front_door
     def extend(self, t: Number, *, save: int | Numbers | None = None, **options: Any) -> "Trajectory[M]":
         """The run after it went on to a later time: its states, and those of the time since. With noise the same Brownian path
         goes on; of a batch, every member goes on.
@@ -417,7 +423,7 @@ class Trajectory(eqx.Module, Generic[M]):
             return
         count = int(np.sum([not Status(int(code)).ok for code in np.ravel(np.asarray(self.code))]))
         many = f"{count} of {int(np.prod(self.batch))} runs did not finish; the worst: " if self.batch else ""
-        warnings.warn(f"{many}{self.message}", UnfinishedWarning, stacklevel=3)
+        warnings.warn(f"{many}{self.message}", UnfinishedWarning, stacklevel=USER)
 
     # Telling
 
@@ -437,6 +443,7 @@ class Trajectory(eqx.Module, Generic[M]):
         member, and where tokens are fewer than in other members their places are NaN and their weights 0."""
         return door("to_xarray")(self)
 
+    @front_door
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run as zarr, whole or not at all: whatever happens, `path` holds the old run or the new one. xarray opens it.
 
@@ -449,6 +456,7 @@ class Trajectory(eqx.Module, Generic[M]):
         door("save")(self, path)
 
     @staticmethod
+    @front_door
     @no_type_check
     def from_states(states: Any, times: Any = None, flow: Flow | None = None) -> "Trajectory[Any]":
         """A run of states that were computed elsewhere, such as the hidden states of a model, layer by layer: with its story,
@@ -473,6 +481,7 @@ class Trajectory(eqx.Module, Generic[M]):
         return _from_states(states, times, flow)
 
     @staticmethod
+    @front_door
     def load(path: str | os.PathLike[str]) -> "Trajectory[Any]":
         """Read a saved run. Only what `save` writes is read, and everything in it is checked; no code in it can run.
 
@@ -524,6 +533,7 @@ class Trajectory(eqx.Module, Generic[M]):
 
     # Showing
 
+    @front_door
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure | Path":
         """A picture of the run: snapshots, and how the overlaps evolve; of a batch, how its members fared.
 
@@ -537,6 +547,7 @@ class Trajectory(eqx.Module, Generic[M]):
         """
         return door("picture")(self, path)
 
+    @front_door
     def animate(self, path: str | os.PathLike[str], *, seconds: float = 8.0, progress: bool | None = None) -> Path:
         """A movie of the run.
 

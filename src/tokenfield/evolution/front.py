@@ -253,7 +253,7 @@ def extended(run: Trajectory[M], t: Number, save: Any, options: dict[str, Any]) 
         options = {**options, "coalesce": how.coalesce}
     if save is None:
         spacing = float(run.times[-1] - run.times[-2]) if len(run) > 1 else float("inf")
-        save = max(2, 1 + round((check.number("t", t) - float(run.reached)) / spacing))
+        save = _as_dense(check.number("t", t) - float(run.reached), spacing)
     known: dict[str, Any] = {"rtol": how.rtol, "atol": how.atol}
     if how.solver in (*SOLVERS, "etd4", "splitting"):
         known["solver"] = how.solver
@@ -262,6 +262,16 @@ def extended(run: Trajectory[M], t: Number, save: Any, options: dict[str, Any]) 
     assert flow is not None
     more = evolve(flow, run, t, **{"save": save, **known, **options})
     return run.followed_by(more)
+
+
+def _as_dense(length: float, spacing: float) -> int:
+    """How many states a stretch of time has that are so far apart."""
+    count = length / spacing
+    if not count < 2**31:
+        raise InputError(
+            f"States {spacing:g} apart, as the run has them, would be {count:.3g} until its new end. Say how many: save=100."
+        )
+    return max(2, 1 + round(count))
 
 
 def state_at(run: Trajectory[M], t: Number) -> M:
