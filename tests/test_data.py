@@ -182,3 +182,10 @@ def test_a_coordinate_gives_way_to_an_array_of_its_name():
 def test_tokens_that_differ_in_number_are_told_apart():
     starts = [tkf.Tokens(np.eye(3)[:n]) for n in (2, 3)]
     assert tkf.evolve(tkf.sa(1.0), starts, t=1.0, save=2).to_xarray().n.values.tolist() == [2, 3]
+
+
+def test_attention_matrices_of_unequal_numbers_of_tokens_are_filled_up_with_zeros():
+    runs = tkf.evolve(tkf.sa(1.0), [tkf.Tokens(np.eye(3)[:n]) for n in (2, 3)], t=1.0, save=2)
+    matrices = tkf.observe.attention_matrix(runs)
+    assert matrices.shape == (2, 2, 3, 3) and not np.any(matrices[0, :, 2]) and not np.any(matrices[0, :, :, 2])
+    assert np.allclose(matrices[0, :, :2, :2], tkf.observe.attention_matrix(runs.member(0)), atol=1e-15)

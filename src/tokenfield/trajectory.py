@@ -363,7 +363,8 @@ class Trajectory(eqx.Module, Generic[M]):
     @front_door
     def extend(self, t: Number, *, save: int | Numbers | None = None, **options: Any) -> "Trajectory[M]":
         """The run after it went on to a later time: its states, and those of the time since. With noise the same Brownian path
-        goes on; of a batch, every member goes on.
+        goes on, as long as steps adapt (steps of a given length go on with `step=`, and draw new noise); of a batch, every
+        member goes on.
 
         **Arguments**
 
@@ -577,11 +578,16 @@ def _from_states(states: Any, times: Any, flow: Any) -> "Trajectory[Any]":
             one.refuse_nonfinite()
         whole = jax.tree.map(lambda *leaves: check.on_device(np.stack([np.asarray(leaf) for leaf in leaves])), *states)
     else:
+        if isinstance(states, list | tuple) and any(hasattr(one, "detach") for one in states):  # tensors, one per layer
+            states = [np.asarray(check.real_array("states", one)) for one in states]
         x = check.real_array("states", states, like="an array of shape (T, n, d)")
         if x.ndim != 3 or 0 in x.shape:
             raise InputError(
                 f"Argument `states` must have shape (T, n, d), one matrix of tokens per time, but has shape {x.shape}."
-                + (" For one state, write states[None]." if x.ndim == 2 else "")
+                + {
+                    2: " For one state, write states[None].",
+                    4: " For one sequence of a batch, write states[:, 0].",
+                }.get(x.ndim, "")
             )
         x = check.finite("states", x)
         weights = np.full(x.shape[:2], 1 / x.shape[1], x.dtype)
