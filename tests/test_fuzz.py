@@ -232,7 +232,10 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "CircleDensity()": {"x": [0.0, 1.0]},
     "CircleDensity.free_energy": {"flow": QUIET},
     "SphereDensity.free_energy": {"flow": QUIET},
+    "observe.energy": {"beta": 1.0},
     "observe.entropy": {"thing": CIRCLE},
+    "observe.observable": {"name": "mean_overlap"},
+    "observe.fit_rate": {"thing": [0.0, 1.0, 2.0, 3.0], "values": [1.0, 0.5, 0.25, 0.125]},
     "observe.free_energy": {"thing": CIRCLE, "flow": QUIET},
     "observe.attention_matrix": {"flow": SA},
     "stationary": {"flow": QUIET, "d": 2, "degree": None, "kappa": None},
@@ -364,6 +367,7 @@ def attack(name: str, arguments: dict[str, Any]) -> str | None:
 @pytest.fixture(autouse=True)
 def small_machine(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # a path may be written to
+    RUN.save("run.zarr")
     monkeypatch.setattr(_checks, "available_memory", lambda: float(2**30))
 
 
