@@ -167,3 +167,25 @@ def test_a_run_that_did_not_finish_warns():
         tkf.evolve(tkf.sa(1.0), STARTS[0], max_steps=2, **HOW)
     with pytest.warns(tkf.errors.UnfinishedWarning, match="3 of 3 runs did not finish"):
         tkf.evolve(tkf.sa(1.0), STARTS, max_steps=2, **HOW)
+
+
+def test_a_coordinate_gives_way_to_an_array_of_its_name():
+    """A start's n beside the n of its states, a flow's β beside an observable of that name."""
+    runs = tkf.evolve([tkf.sa(1.0), tkf.sa(4.0)], [tkf.Equiangular(0.1, 5), tkf.Equiangular(0.1, 50)], t=1.0, save=2)
+    assert runs.to_xarray().start_n.values.tolist() == [5, 50]
+    start = tkf.Tokens.uniform_sphere(4, 3, seed=0)
+    runs = tkf.evolve([tkf.sa(1.0), tkf.sa(4.0)], start, t=1.0, save=2, observe={"beta": lambda mu: mu.x[0, 0]})
+    data = runs.to_xarray()
+    assert data.beta.dims == ("flow", "time") and data.flow_beta.values.tolist() == [1.0, 4.0]
+
+
+def test_tokens_that_differ_in_number_are_told_apart():
+    starts = [tkf.Tokens(np.eye(3)[:n]) for n in (2, 3)]
+    assert tkf.evolve(tkf.sa(1.0), starts, t=1.0, save=2).to_xarray().n.values.tolist() == [2, 3]
+
+
+def test_attention_matrices_of_unequal_numbers_of_tokens_are_filled_up_with_zeros():
+    runs = tkf.evolve(tkf.sa(1.0), [tkf.Tokens(np.eye(3)[:n]) for n in (2, 3)], t=1.0, save=2)
+    matrices = tkf.observe.attention_matrix(runs)
+    assert matrices.shape == (2, 2, 3, 3) and not np.any(matrices[0, :, 2]) and not np.any(matrices[0, :, :, 2])
+    assert np.allclose(matrices[0, :, :2, :2], tkf.observe.attention_matrix(runs.member(0)), atol=1e-15)

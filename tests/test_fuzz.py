@@ -27,7 +27,7 @@ import pytest
 
 import tokenfield as tkf
 from tokenfield import _checks, _front
-from tokenfield.errors import InputError
+from tokenfield.errors import InputError, UnfinishedWarning
 
 X = np.eye(3)
 MU = tkf.Tokens(X)
@@ -36,6 +36,7 @@ RHO = tkf.Equiangular(rho=0.5, n=4)
 NORMAL = tkf.Gaussian([0.0, 0.0, 0.0], X)
 CIRCLE = tkf.CircleDensity.wave(0.1, degree=4)
 SPHERE = tkf.SphereDensity.wave(0.1, degree=4)
+RUN = tkf.evolve(SA, MU, t=0.5, save=3)
 FREE = tkf.Flow(tkf.Softmax(0.5), tkf.Free())
 QUIET = tkf.usa(1.0, V=-1.0, kappa=2.0)
 """A flow with noise whose only stationary state is the uniform one."""
@@ -232,9 +233,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "CircleDensity.free_energy": {"flow": QUIET},
     "SphereDensity.free_energy": {"flow": QUIET},
     "observe.energy": {"beta": 1.0},
-    "observe.observable": {"name": "mean_overlap"},
-    "observe.fit_rate": {"thing": np.arange(1.0, 7.0), "values": np.exp(-np.arange(1.0, 7.0))},
     "observe.entropy": {"thing": CIRCLE},
+    "observe.observable": {"name": "mean_overlap"},
+    "observe.fit_rate": {"thing": [0.0, 1.0, 2.0, 3.0], "values": [1.0, 0.5, 0.25, 0.125]},
     "observe.free_energy": {"thing": CIRCLE, "flow": QUIET},
     "observe.attention_matrix": {"flow": SA},
     "stationary": {"flow": QUIET, "d": 2, "degree": None, "kappa": None},
@@ -246,11 +247,17 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "theory.verify": {"which": "kuramoto"},
     "verify": {"which": "kuramoto"},
     "Diagram.at": {"kappa": 1.0},
+    "Trajectory.at": {"t": 0.25},
+    "Trajectory.extend": {"t": 1.0, "save": 3},
+    "Trajectory.save": {"path": "run.zarr"},
+    "Trajectory.load": {"path": "run.zarr"},
+    "Trajectory.animate": {"path": "run.gif", "seconds": 0.1},
+    "Trajectory.from_states": {"states": np.ones((2, 3, 3))},
 }
 """Where the usual values would not do."""
 
 MADE = {
-    "Trajectory": "what `evolve` returns",
+    "Trajectory": "what `evolve` returns; its methods are attacked, and so is `from_states`",
     "Status": "how a run ended, an enumeration",
     "Spec": "made from files and tables, which have tests of their own",
     "Dense": "a few sizes of blocks, for those who measure",
@@ -288,9 +295,11 @@ def public() -> dict[str, Any]:
     for name, what in list(found.items()):
         if isinstance(what, type):
             found |= {f"{name}.{one}": getattr(what, one) for one in dir(what) if _makes(what, one)}
+    made = {one: getattr(tkf.Trajectory, one) for one in dir(tkf.Trajectory) if _makes(tkf.Trajectory, one)}
+    found |= {f"Trajectory.{one}": what for one, what in made.items()}
     diagram = tkf.stationary(QUIET)
     asked_too = (tkf.Softmax(1.0), tkf.theory.closed_form(FREE, NORMAL), diagram, diagram.branches[0][0])
-    for thing in (RHO, NORMAL, CIRCLE, SPHERE, *asked_too):
+    for thing in (MU, RHO, NORMAL, CIRCLE, SPHERE, RUN, *asked_too):
         kind = type(thing)
         asked = [
             one for one in dir(kind) if _is_door(getattr(kind, one)) and not _makes(kind, one) and one != "__init__"
@@ -350,6 +359,7 @@ def attack(name: str, arguments: dict[str, Any]) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.simplefilter("ignore", UnfinishedWarning)  # which says what `status` says
             result = DOORS[name](**arguments)
     except InputError as refusal:
         return None if len(str(refusal)) > 20 else f"a poor sentence: {refusal}"
@@ -365,6 +375,7 @@ def attack(name: str, arguments: dict[str, Any]) -> str | None:
 @pytest.fixture(autouse=True)
 def small_machine(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # a path may be written to
+    RUN.save("run.zarr")
     monkeypatch.setattr(_checks, "available_memory", lambda: float(2**30))
 
 

@@ -69,12 +69,13 @@ def times_of(run: Trajectory) -> np.ndarray:
 
 
 def coordinates(run: Trajectory) -> dict[str, tuple[str, np.ndarray]]:
-    """What varies among the members of a batch, found by comparing them: its name, the axis along which it varies, and its
-    values."""
+    """What varies among the members of a batch, found by comparing them: its name (with that of the axis before it, where an
+    array has the name already), the axis along which it varies, and its values."""
     found: dict[str, tuple[str, np.ndarray]] = {}
+    taken = {"time", *NUMBERS, *run.states.arrays, *(run.observed or {})} if run.batch else set()
     for axis, rows in _members(run):
         for name, values in varying(rows).items():
-            found[name if name not in found else f"{axis}_{name}"] = (axis, values)
+            found[name if name not in found and name not in taken else f"{axis}_{name}"] = (axis, values)
     return found
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Int
 from tokenfield import _checks as check
 from tokenfield import config
 from tokenfield._doors import door
+from tokenfield._front import front_door
 from tokenfield._types import Number, Numbers, no_type_check
 from tokenfield.errors import InputError, UnfinishedWarning
 from tokenfield.flow import Flow, Flows
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from tokenfield.measures import AbstractDensity, Equiangular, Gaussian
 
 M = TypeVar("M", bound=AbstractMeasure, covariant=True)
+
+USER = 5
+"""How many calls above `warn_unfinished` somebody called `evolve` or `layers`: the warning names that line."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -344,6 +348,7 @@ class Trajectory(eqx.Module, Generic[M]):
     def __len__(self) -> int:
         return self.times.shape[-1]
 
+    @front_door
     def at(self, t: Number) -> M:
         """The state at any time of the run, to the run's own accuracy.
 
@@ -359,9 +364,11 @@ class Trajectory(eqx.Module, Generic[M]):
 
     # Going on
 
+    @front_door
     def extend(self, t: Number, *, save: int | Numbers | None = None, **options: Any) -> "Trajectory[M]":
         """The run after it went on to a later time: its states, and those of the time since. With noise the same Brownian path
-        goes on; of a batch, every member goes on.
+        goes on, as long as steps adapt (steps of a given length go on with `step=`, and draw new noise); of a batch, every
+        member goes on.
 
         **Arguments**
 
@@ -421,7 +428,7 @@ class Trajectory(eqx.Module, Generic[M]):
             return
         count = int(np.sum([not Status(int(code)).ok for code in np.ravel(np.asarray(self.code))]))
         many = f"{count} of {int(np.prod(self.batch))} runs did not finish; the worst: " if self.batch else ""
-        warnings.warn(f"{many}{self.message}", UnfinishedWarning, stacklevel=3)
+        warnings.warn(f"{many}{self.message}", UnfinishedWarning, stacklevel=USER)
 
     # Telling
 
@@ -441,6 +448,7 @@ class Trajectory(eqx.Module, Generic[M]):
         member, and where tokens are fewer than in other members their places are NaN and their weights 0."""
         return door("to_xarray")(self)
 
+    @front_door
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run as zarr, whole or not at all: whatever happens, `path` holds the old run or the new one. xarray opens it.
 
@@ -453,6 +461,7 @@ class Trajectory(eqx.Module, Generic[M]):
         door("save")(self, path)
 
     @staticmethod
+    @front_door
     @no_type_check
     def from_states(states: Any, times: Any = None, flow: Flow | None = None) -> "Trajectory[Any]":
         """A run of states that were computed elsewhere, such as the hidden states of a model, layer by layer: with its story,
@@ -477,6 +486,7 @@ class Trajectory(eqx.Module, Generic[M]):
         return _from_states(states, times, flow)
 
     @staticmethod
+    @front_door
     def load(path: str | os.PathLike[str]) -> "Trajectory[Any]":
         """Read a saved run. Only what `save` writes is read, and everything in it is checked; no code in it can run.
 
@@ -528,6 +538,7 @@ class Trajectory(eqx.Module, Generic[M]):
 
     # Showing
 
+    @front_door
     def plot(self, path: str | os.PathLike[str] | None = None) -> "Figure | Path":
         """A picture of the run: snapshots, and how the overlaps evolve; of a batch, how its members fared.
 
@@ -541,6 +552,7 @@ class Trajectory(eqx.Module, Generic[M]):
         """
         return door("picture")(self, path)
 
+    @front_door
     def animate(self, path: str | os.PathLike[str], *, seconds: float = 8.0, progress: bool | None = None) -> Path:
         """A movie of the run.
 
@@ -570,11 +582,16 @@ def _from_states(states: Any, times: Any, flow: Any) -> "Trajectory[Any]":
             one.refuse_nonfinite()
         whole = jax.tree.map(lambda *leaves: check.on_device(np.stack([np.asarray(leaf) for leaf in leaves])), *states)
     else:
+        if isinstance(states, list | tuple) and any(hasattr(one, "detach") for one in states):  # tensors, one per layer
+            states = [np.asarray(check.real_array("states", one)) for one in states]
         x = check.real_array("states", states, like="an array of shape (T, n, d)")
         if x.ndim != 3 or 0 in x.shape:
             raise InputError(
                 f"Argument `states` must have shape (T, n, d), one matrix of tokens per time, but has shape {x.shape}."
-                + (" For one state, write states[None]." if x.ndim == 2 else "")
+                + {
+                    2: " For one state, write states[None].",
+                    4: " For one sequence of a batch, write states[:, 0].",
+                }.get(x.ndim, "")
             )
         x = check.finite("states", x)
         weights = np.full(x.shape[:2], 1 / x.shape[1], x.dtype)

@@ -122,6 +122,20 @@ def test_one_measure(tmp_path, runs, name):
     assert colours(tmp_path / "measure.png") > 20
 
 
+@pytest.mark.parametrize("d", [1, 2, 3, 9])
+def test_one_cloud_of_tokens(tmp_path, d):
+    mu = tkf.Tokens.gaussian(60, d, seed=0)
+    assert mu.plot(tmp_path / "tokens.png") == tmp_path / "tokens.png"
+    assert colours(tmp_path / "tokens.png") > 20
+    assert repr(mu) in words(mu.plot()) and ("first two principal axes" in words(mu.plot())) == (d == 9)
+
+
+def test_tokens_on_a_sphere_and_at_one_point_are_drawn_and_many_are_thinned():
+    assert tkf.Tokens.uniform_sphere(40, 3, seed=0).plot().get_axes()
+    assert tkf.Tokens(np.zeros((3, 2))).plot().get_axes()
+    assert "5000 tokens drawn" in words(tkf.Tokens.gaussian(6000, 2, seed=0).plot())
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_one_saved_state(runs, name):
     assert part(runs(name), 1).plot().get_axes()
@@ -145,9 +159,7 @@ def test_bad_paths_are_refused(tmp_path, runs, name):
         runs(name).animate(tmp_path / "run.png")
 
 
-def test_what_is_no_measure_is_refused(runs):
-    with pytest.raises(InputError, match="Tokens"):
-        picture_of(tkf.Tokens.uniform_sphere(3, 2, seed=0))
+def test_a_batch_is_refused(runs):
     with pytest.raises(InputError, match="batch"):
         picture_of(runs("circle").states)
 

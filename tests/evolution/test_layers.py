@@ -210,3 +210,72 @@ def test_equiangular_tokens_off_the_sphere_are_brought_to_it():
     ours = tkf.evolve(flow, mu, t=1.0, save=[0.0, 0.5, 1.0], rtol=1e-10)
     theirs = tkf.evolve(flow, mu.tokens(5), t=1.0, save=[0.0, 0.5, 1.0], rtol=1e-10)
     assert np.allclose(ours.states.r, np.linalg.norm(theirs.x[:, 0], axis=-1), atol=1e-8)
+
+
+EQUIANGULAR_NORMS = [
+    tkf.PostLN(),
+    tkf.MixLN(0.4),
+    tkf.Free(),
+    tkf.PreLN(),
+    tkf.PeriLN(),
+    tkf.NGPT(0.7),
+    tkf.SqrtScaling(),
+]
+
+
+@pytest.mark.parametrize(
+    "norm", fast_first([*EQUIANGULAR_NORMS, tkf.Rescaled()], "PostLN", "MixLN", name=lambda norm: type(norm).__name__)
+)
+def test_layers_of_equiangular_tokens_are_those_of_the_tokens(norm):
+    flow, mu = tkf.Flow(tkf.Softmax(2.0, V=0.8), norm), tkf.Equiangular(0.2, 5, r=1.5)
+    ours, theirs = tkf.layers(flow, mu, 6, 0.3), tkf.layers(flow, mu.tokens(), 6, 0.3).gram
+    assert np.allclose(ours.states.r**2, theirs[:, 0, 0], atol=1e-13, rtol=1e-13)
+    assert np.allclose(ours.states.rho, theirs[:, 0, 1] / theirs[:, 0, 0], atol=1e-13)
+
+
+def test_many_layers_bring_equiangular_tokens_closer_than_any_number():
+    """Near the collapse of softmax attention every layer multiplies 1 - ρ by 1/(1 + τ)²."""
+    run = tkf.layers(tkf.sa(1.0), tkf.Equiangular(0.5, 2000), 2000, 1.0)
+    assert run.status is tkf.Status.COMPLETED
+    assert np.allclose(np.diff(run.states.log_gap)[-100:], -2 * np.log(2.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("norm", "attention"),
+    [
+        (tkf.TraceNorm(), tkf.Softmax(0.5, V=-0.5)),
+        pytest.param(tkf.Free(), tkf.Linear(V=-0.3), marks=pytest.mark.slow),
+        pytest.param(tkf.Rescaled(), tkf.Softmax(0.5, V=-0.5), marks=pytest.mark.slow),
+        pytest.param(tkf.Free(), tkf.Sinkhorn(0.5), marks=pytest.mark.slow),
+    ],
+    ids=repr,
+)
+def test_layers_of_a_gaussian_are_those_of_the_points_of_a_quadrature(norm, attention):
+    mean, cov = np.array([1.0, 0.5]), np.array([[0.3, 0.09], [0.09, 0.18]])
+    density = lambda x: jnp.exp(-0.5 * jnp.sum((x - mean) @ np.linalg.inv(cov) * (x - mean), axis=1))
+    points = tkf.Tokens.quadrature(density, box=[(-4.5, 6.5), (-4.0, 5.0)], n=48)
+    flow = tkf.Flow(attention, norm)
+    ours, theirs = (tkf.layers(flow, mu, 6, 0.2, save=1).final for mu in (tkf.Gaussian(mean, cov), points))
+    theirs = tkf.Gaussian.of(theirs)
+    assert np.allclose(ours.mean, theirs.mean, atol=1e-12) and np.allclose(ours.cov, theirs.cov, atol=1e-12)
+
+
+def test_layers_of_many_equiangular_tokens_and_gaussians():
+    """Lists of them are run in all pairs, and what varies among starts is told."""
+    starts = [tkf.Equiangular(0.1, 5), tkf.Equiangular(0.2, 50)]
+    runs = tkf.layers([tkf.sa(1.0), tkf.sa(4.0)], starts, 4)
+    assert np.array_equal(runs[1, 0].states.log_gap, tkf.layers(tkf.sa(4.0), starts[0], 4).states.log_gap)
+    data = runs.to_xarray()
+    assert np.allclose(data.rho, [0.1, 0.2]) and data.rho.dims == ("start",) and data.start_n.values.tolist() == [5, 50]
+    flow = tkf.Flow(tkf.Softmax(0.5, V=-0.5))
+    runs = tkf.layers([flow], [tkf.Gaussian([c], [[1.0]]) for c in (0.0, 1.0)], 3)
+    assert runs.states.mean.shape == (1, 2, 4, 1)
+
+
+def test_layers_of_measures_that_have_none():
+    with pytest.raises(InputError, match="Layers act on Tokens, Equiangular or a Gaussian, but got a CircleDensity"):
+        tkf.layers(tkf.sa(1.0), tkf.CircleDensity.wave(0.1, degree=8), 3)
+    with pytest.raises(InputError, match="`summation` is for Tokens"):
+        tkf.layers(tkf.sa(1.0), tkf.Equiangular(0.1, 5), 3, summation="dense")
+    with pytest.raises(InputError, match="TraceNorm normalization has no layers of equiangular tokens"):
+        tkf.layers(tkf.Flow(tkf.Softmax(1.0), tkf.TraceNorm()), tkf.Equiangular(0.1, 5), 3)

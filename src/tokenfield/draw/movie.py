@@ -30,7 +30,8 @@ def animation(run: Trajectory, path: str | os.PathLike, *, seconds: Any = 8.0, p
     seconds = check.number("seconds", seconds, positive=True)
     if path.suffix not in (".mp4", ".gif"):
         raise InputError(f"A movie's name must end in .mp4 or .gif, but is {path.name!r}.")
-    frames = np.unique(np.linspace(0, len(run) - 1, max(1, int(FPS * seconds))).round().astype(int))
+    count = max(1, int(min(FPS * seconds, 2 * len(run))))  # more would be the same states again
+    frames = np.unique(np.linspace(0, len(run) - 1, count).round().astype(int))
     writer, path = _writer(path, fps=max(2, round(len(frames) / seconds)))
     try:
         with whole(path) as part:

@@ -28,9 +28,7 @@ def _draw(states: Tokens, run: Trajectory) -> Any:
     top, bottom = halves(figure, run)
     painter, shown = Painter(run, size=420), snapshot_times(run)
     for ax, i in zip(np.atleast_1d(top.subplots(1, len(shown))), shown, strict=True):
-        painter.view.backdrop(ax)
-        cloud = painter.cloud(i)
-        ax.scatter(*cloud.places.T, s=cloud.areas, c=cloud.paint, linewidths=0, zorder=2, clip_on=False)
+        snapshot(ax, painter, i)
         ax.set_title(f"t = {float(run.times[i]):.4g}", fontsize=11, color=INK)
     if bottom is not None:
         left, right = bottom.subplots(1, 2, width_ratios=[1.35, 1])
@@ -41,6 +39,13 @@ def _draw(states: Tokens, run: Trajectory) -> Any:
     if painter.view.name == "principal axes":
         top.text(0.005, 0.02, "first two principal axes of the run", fontsize=8, color=INK, alpha=0.7)
     return figure
+
+
+def snapshot(ax: Any, painter: Painter, i: int) -> None:
+    """Saved state i on empty axes."""
+    painter.view.backdrop(ax)
+    cloud = painter.cloud(i)
+    ax.scatter(*cloud.places.T, s=cloud.areas, c=cloud.paint, linewidths=0, zorder=2, clip_on=False)
 
 
 def snapshot_times(run: Trajectory, count: int = SNAPSHOTS) -> list[int]:

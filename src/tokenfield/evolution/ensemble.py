@@ -120,7 +120,7 @@ class Everyone:
     @property
     def origin(self) -> dict[str, Any] | None:
         """How the starts were made."""
-        known = [mu.origin for mu in self.starts]
+        known = [{"n": mu.n} if mu.origin is None and isinstance(mu, Tokens) else mu.origin for mu in self.starts]
         return {"starts": known} if self.many_starts else known[0]
 
     def flow(self) -> Flow | Flows:

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,35 +18,40 @@ from tokenfield._types import Number, no_type_check
 from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
 from tokenfield.evolution.ensemble import Everyone
+from tokenfield.evolution.motions import motion_for
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.flow import Flow, no_measure
-from tokenfield.measures import AbstractMeasure, Tokens
+from tokenfield.measures import AbstractMeasure, Equiangular, Gaussian, Tokens
 from tokenfield.parameters import scheduled
 from tokenfield.status import Status
 from tokenfield.summation import AbstractSummation
 from tokenfield.trajectory import Provenance, Trajectory
+
+M = TypeVar("M", bound=AbstractMeasure)
 
 
 @front_door
 @no_type_check
 def layers(
     flow: Flow | Sequence[Flow],
-    mu0: Tokens | Sequence[Tokens],
+    mu0: M | Sequence[M],
     depth: int,
     step: Number = 1.0,
     *,
     save: int | None = None,
     summation: str | AbstractSummation | None = None,
     zipped: bool = False,
-) -> Trajectory[Tokens]:
+) -> Trajectory[M]:
     r"""The discrete Transformer: $X_{k+1} = N(X_k + τ F_k(X_k))$ for k = 0, ..., depth-1, in the flow's own normalization.
 
     The flow is its limit τ → 0: at times t = kτ the two differ by O(τ). Parameters with one value per layer (`PerLayer`) give
-    layer k its own.
+    layer k its own. Equiangular tokens stay equiangular where they do under the flow, and Gaussians, on which a layer is affine,
+    Gaussian: their layers are exactly those of the tokens.
 
     **Arguments**
 
-    - `flow`, `mu0`: what acts, and on which tokens. Lists of flows and of starts are run in all pairs, as `evolve` runs them.
+    - `flow`, `mu0`: what acts, and on what: `Tokens`, `Equiangular` or a `Gaussian`. Lists of flows and of starts are run in
+      all pairs, as `evolve` runs them.
     - `depth`: the number of layers.
     - `step`: τ.
     - `save`: how many states to keep, first and last included; all of them when left out.
@@ -83,10 +88,8 @@ def layers(
     if not isinstance(mu0, AbstractMeasure):
         raise no_measure(mu0)
     mu0.refuse_nonfinite()
-    start = flow.normalization.begin(0.0, flow.settle(mu0))
-    if flow.kappa is not None:
-        raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")
-    τ = check.as_floats(check.scalar("step", step), start.x.dtype)
+    start = _started(flow, mu0)
+    τ = check.as_floats(check.scalar("step", step), start.dtype)
     count = depth + 1 if save is None else check.whole("save", save, 1, "how many states to keep")
     held = sum(array.nbytes for array in start.arrays.values()) * (min(count, depth + 1) + 1)
     check.room(
@@ -95,9 +98,9 @@ def layers(
     kept = (
         np.unique(np.linspace(0, depth, min(count, depth + 1)).round().astype(int)) if count > 1 else np.array([depth])
     )
-    sums = flow.summation(start, None, summation, TOLERANCE)
-    states, finite = _scan(as_dtype(flow, start.x.dtype), start, τ, depth, tuple(kept.tolist()), sums)
-    provenance = Provenance("layers", 0.0, 0.0, sums.name, origin=mu0.origin)
+    sums = _sums(flow, start, summation)
+    states, finite = _scan(as_dtype(flow, start.dtype), start, τ, depth, tuple(kept.tolist()), sums)
+    provenance = Provenance("layers", 0.0, 0.0, "" if sums is None else sums.name, origin=mu0.origin)
     times = τ * jnp.asarray(kept, τ.dtype) if check.traced(τ) else check.on_device(np.asarray(τ) * kept)
     if check.traced((states, finite)):
         code = jnp.where(jnp.all(finite), Status.COMPLETED, Status.BLOW_UP)
@@ -117,6 +120,27 @@ def layers(
     )
     run.warn_unfinished()
     return run
+
+
+def _started(flow: Flow, mu0: Any) -> Any:
+    """The start as the flow can move it, where its first layer would lead at once."""
+    if not isinstance(mu0, Tokens | Equiangular | Gaussian):
+        raise InputError(
+            f"Layers act on Tokens, Equiangular or a Gaussian, but got a {type(mu0).__name__}. `evolve` moves every kind."
+        )
+    if flow.kappa is not None:
+        raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")
+    kind = motion_for(flow, type(mu0))
+    return kind.begin(flow, kind.settle(flow, mu0), 0.0)
+
+
+def _sums(flow: Flow, start: Any, asked: Any) -> AbstractSummation | None:
+    """How sums over tokens are computed; None where there are none."""
+    if isinstance(start, Tokens):
+        return flow.summation(start, None, asked, TOLERANCE)
+    if asked is not None:
+        raise InputError(f"Argument `summation` is for Tokens: a {type(start).__name__} has no sums. Leave it out.")
+    return None
 
 
 def _batch(everyone: Everyone, runs: list[Trajectory]) -> Trajectory:
@@ -154,8 +178,8 @@ def _batch(everyone: Everyone, runs: list[Trajectory]) -> Trajectory:
 
 @compiled
 def _scan(
-    flow: Flow, start: Tokens, step: Float[Array, ""], depth: int, kept: tuple[int, ...], summation: AbstractSummation
-) -> tuple[Tokens, Bool[Array, " depth"]]:
+    flow: Flow, start: Any, step: Float[Array, ""], depth: int, kept: tuple[int, ...], summation: Any
+) -> tuple[Any, Bool[Array, " depth"]]:
     """All layers; the kept states, and which layers were finite. States are written to their slots, others to a spare."""
     slots = np.full(depth + 1, len(kept))
     slots[list(kept)] = np.arange(len(kept))
@@ -165,7 +189,11 @@ def _scan(
     def one_layer(carry: Any, k: Int[Array, ""]) -> Any:
         mu, states = carry
         mu = flow.layer(k, k * step, step, mu, summation)
-        return (mu, write(states, jnp.asarray(slots)[k + 1], mu)), jnp.all(jnp.isfinite(mu.x))
+        return (mu, write(states, jnp.asarray(slots)[k + 1], mu)), _finite(mu)
 
     (_, states), finite = lax.scan(one_layer, (start, write(spare, int(slots[0]), start)), jnp.arange(depth))
     return jax.tree.map(lambda leaf: leaf[: len(kept)], states), finite
+
+
+def _finite(mu: AbstractMeasure) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(array)) for array in mu.arrays.values()]))

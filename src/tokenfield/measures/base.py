@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 from tokenfield import _checks as check
 from tokenfield._doors import door
+from tokenfield._front import front_door
 from tokenfield._types import Self
 from tokenfield.errors import InputError
 
@@ -51,7 +52,7 @@ class AbstractMeasure(eqx.Module):
 
     @property
     def origin(self) -> dict[str, Any] | None:
-        """How a seeded constructor made this measure; None for one from anywhere else."""
+        """How this measure was made, as plain data: by which constructor, from which numbers; None where nobody knows."""
         return None
 
     @property
@@ -125,6 +126,7 @@ class AbstractMeasure(eqx.Module):
         """The first of the measure's arrays: of tokens their points."""
         return np.array(next(iter(self.arrays.values())), dtype, copy=True if copy is None else copy)
 
+    @front_door
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """A picture of the measure.
 

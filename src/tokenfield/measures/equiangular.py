@@ -82,6 +82,12 @@ class Equiangular(AbstractMeasure):
                 )
 
     @property
+    def origin(self) -> dict[str, Any] | None:
+        if check.traced(self) or self.log_gap.ndim:
+            return None
+        return {"kind": "equiangular_measure", "rho": float(self.rho), "n": float(self.n), "r": float(self.r)}
+
+    @property
     def gap(self) -> Float[Array, "*batch"]:
         """1 - ρ."""
         return jnp.exp(self.log_gap)
@@ -121,6 +127,21 @@ class Equiangular(AbstractMeasure):
         near = jnp.log1p(jnp.expm1(jnp.where(far, 0.0, alignment)) / self.n)
         beyond = jnp.logaddexp(jnp.log(self.n - 1), alignment) - jnp.log(self.n)
         return Equiangular(log_gap=-jnp.where(far, beyond, near), n=self.n, r=r)
+
+    def mixed(self, own: Float[Array, ""], other: Float[Array, ""]) -> "Equiangular":
+        r"""The tokens $\text{own}\cdot θ_i + \text{other}\cdot\sum_{j≠i} θ_j$ of the directions θ, which are equiangular again:
+        the eigenvalues 1 - ρ and 1 + (n-1)ρ of the θ's Gram matrix are multiplied by squares.
+
+        **Arguments**
+
+        - `own`: the part of each direction in its own token.
+        - `other`: its part in every other token.
+
+        **Returns** the new tokens.
+        """
+        across, along = own - other, own + (self.n - 1) * other
+        r = jnp.sqrt((1 - 1 / self.n) * self.gap * across**2 + self.excess / self.n * along**2)
+        return self.with_alignment(self.alignment + 2 * jnp.log(jnp.abs(along / across)), r)
 
     @front_door
     def tokens(self, d: Whole = None, seed: Whole = None) -> Tokens:

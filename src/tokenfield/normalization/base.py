@@ -15,7 +15,7 @@ from tokenfield._types import AnyArray
 from tokenfield.attention.base import AbstractAttention, Points
 from tokenfield.attention.reductions import on_equiangular
 from tokenfield.errors import InputError
-from tokenfield.measures import Equiangular, Tokens
+from tokenfield.measures import Equiangular, Gaussian, Tokens
 from tokenfield.parameters import shown
 
 Block = Callable[[Float[Array, "m d"], Float[Array, "m d"]], Float[Array, "m d"]]
@@ -194,6 +194,22 @@ class AbstractNormalization(eqx.Module):
             f"{type(self).__name__} normalization has no equation for equiangular tokens; move actual tokens instead."
         )
 
+    def gaussian_layer(
+        self, t: Float[Array, ""], step: Float[Array, ""], mu: Gaussian, attention: AbstractAttention
+    ) -> Gaussian:
+        """The layer of tokens, which is affine, on a Gaussian: m ↦ m + step·ṁ and L ↦ L + step·L̇, unless a kind says otherwise."""
+        L = mu.factor
+        mean, slope = self.gaussian(t, mu.mean, L, attention)
+        return moved(mu, L, step * mean, step * slope)
+
+    def equiangular_layer(
+        self, t: Float[Array, ""], step: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> Equiangular:
+        """The layer of tokens, on equiangular ones."""
+        raise InputError(
+            f"{type(self).__name__} normalization has no layers of equiangular tokens; move actual tokens instead."
+        )
+
     def jumps(self) -> list[Array]:
         """Times at which the scheme changes abruptly."""
         return []
@@ -271,13 +287,27 @@ class AbstractLayerNorm(AbstractNormalization):
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         r"""With a_i = pθ_i + qΣ_{j≠i}θ_j and a drive φa: $\dot ρ = 2φq(1-ρ)(1+(n-1)ρ)/r$, which is $\dot u = 2nφq/r$, and
         $\dot r = φ⟨θ, a⟩$; on the sphere the same with r = 1 and ṙ = 0  [rigollet2025, section 6.2]."""
+        p, q = self._pull(t, mu, attention)
+        on = self.on_sphere(t)
+        return 2 * mu.n * q / jnp.where(on, 1.0, mu.r), jnp.where(on, 0.0, p + (mu.n - 1) * q * mu.rho)
+
+    def equiangular_layer(
+        self, t: Float[Array, ""], step: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> Equiangular:
+        p, q = self._pull(t, mu, attention)
+        after = mu.mixed(mu.r + step * p, step * q)
+        r = jnp.where(self.on_sphere(t + ROUNDING * step), jnp.ones_like(after.r), after.r)
+        return eqx.tree_at(lambda nu: nu.r, after, r)
+
+    def _pull(
+        self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """(p, q) of the drive pθ_i + qΣ_{j≠i}θ_j."""
         if self.gain is not None:
             raise InputError("A gain turns equiangular tokens; leave it out, or move actual tokens.")
         p, q = on_equiangular(attention).equiangular(eqx.tree_at(lambda nu: nu.r, mu, jnp.ones_like(mu.r)))
         φ = self._answer(t, jnp.sqrt(p**2 + (mu.n - 1) * q * (2 * p * mu.rho + q * (1 + (mu.n - 2) * mu.rho))))
-        outward = φ * (p + (mu.n - 1) * q * mu.rho)
-        on = self.on_sphere(t)
-        return 2 * mu.n * φ * q / jnp.where(on, 1.0, mu.r), jnp.where(on, 0.0, outward)
+        return φ * p, φ * q
 
     def collapse(self, t: Float[Array, "*times"], pull: Float[Array, ""]) -> Float[Array, "*times"]:
         """∫ |u| dt from 0 to t on the sphere near the collapse, where the field has this size: the pull, all the time."""
@@ -295,6 +325,12 @@ class AbstractLayerNorm(AbstractNormalization):
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if self.gain is not None and self.gain.shape not in ((), (d,)):
             raise InputError(f"Argument `gain` must have shape (d,) = ({d},), but has shape {self.gain.shape}.")
+
+
+def moved(mu: Gaussian, L: Float[Array, "d k"], mean: Float[Array, " d"], slope: Float[Array, "d k"]) -> Gaussian:
+    """The Gaussian N(m, LLᵀ) after its mean and its square root have moved by so much."""
+    root = L + slope
+    return mu.with_moments(mu.mean + mean, root @ root.T)
 
 
 def _if(on: Any, mu: Any) -> Any:

@@ -51,6 +51,12 @@ class Free(AbstractNormalization):
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return _linear_in_tokens(*on_equiangular(attention).equiangular(mu), mu)
 
+    def equiangular_layer(
+        self, t: Float[Array, ""], step: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> Equiangular:
+        p, q = on_equiangular(attention).equiangular(mu)
+        return mu.mixed(mu.r * (1 + step * p), mu.r * step * q)
+
 
 def _linear_in_tokens(p: Array, q: Array, mu: Equiangular) -> tuple[Array, Array]:
     """ẋ_i = p x_i + q Σ_{j≠i} x_j makes u̇ = 2nq and ṙ = r(p + (n-1)qρ)."""
@@ -114,9 +120,19 @@ class Rescaled(AbstractNormalization):
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return _linear_in_tokens(*self._pull(t, mu, attention), mu)
+
+    def equiangular_layer(
+        self, t: Float[Array, ""], step: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
+    ) -> Equiangular:
+        p, q = self._pull(t, mu, attention)
+        return mu.mixed(mu.r * (1 + step * p), mu.r * step * q)
+
+    def _pull(self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention) -> tuple[Array, Array]:
+        """(p, q) of the velocity p z_i + q Σ_{j≠i} z_j."""
         V = rescalable(attention).V
         p, q = on_equiangular(rescalable(attention).precompose(_growth(t, V))).equiangular(mu)
-        return _linear_in_tokens(p - scale(V, 1.0), q, mu)
+        return p - scale(V, 1.0), q
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if is_scheduled(rescalable(attention).V):

@@ -10,8 +10,8 @@ from tokenfield import _checks as check
 from tokenfield.attention.base import AbstractAttention, Points
 from tokenfield.attention.reductions import on_gaussians
 from tokenfield.errors import InputError
-from tokenfield.measures import Tokens
-from tokenfield.normalization.base import AbstractNormalization, Gamma
+from tokenfield.measures import Gaussian, Tokens
+from tokenfield.normalization.base import AbstractNormalization, Gamma, moved
 
 
 class TraceNorm(AbstractNormalization):
@@ -55,6 +55,13 @@ class TraceNorm(AbstractNormalization):
         middle, slope = on_gaussians(attention).gaussian(mean, L)
         λ = jnp.sum(L * slope) / jnp.sum(L**2)
         return middle - λ * mean, slope - λ * L
+
+    def gaussian_layer(
+        self, t: Float[Array, ""], step: Float[Array, ""], mu: Gaussian, attention: AbstractAttention
+    ) -> Gaussian:
+        L = mu.factor
+        mean, slope = on_gaussians(attention).gaussian(mu.mean, L)
+        return self.settle(moved(mu, L, step * mean, step * slope))
 
 
 def _refuse_points(variance: Array) -> None:

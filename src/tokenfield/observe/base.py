@@ -51,10 +51,13 @@ def blind(observable: F) -> F:
 
 
 def by_members(observable: Callable[[Trajectory[Any]], Any], runs: Trajectory[Any]) -> Any:
-    """An observable that needs each member's own flow, of a batch of runs; those that ended early hold their last value."""
+    """An observable that needs each member's own flow, of a batch of runs; those that ended early hold their last value, and
+    arrays of fewer tokens are filled up with zeros."""
     found = [np.asarray(observable(runs.member(*index))) for index in np.ndindex(*runs.batch)]
     hold = lambda rows: np.concatenate([rows, np.repeat(rows[-1:], len(runs) - len(rows), axis=0)])
-    return runs.stacked([hold(rows) for rows in found])
+    largest = np.max([rows.shape[1:] for rows in found], axis=0).astype(int)
+    fill = lambda rows: np.pad(rows, [(0, 0), *((0, n - k) for n, k in zip(largest, rows.shape[1:], strict=True))])
+    return runs.stacked([fill(hold(rows)) for rows in found])
 
 
 PAGE = 16

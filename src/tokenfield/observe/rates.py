@@ -94,6 +94,8 @@ def _series(thing: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
         times = np.asarray(check.finite("times", check.real_array("times", thing)), float)
     if values is None:
         raise InputError("fit_rate(run, values) needs values along the run, e.g. 1 - tkf.observe.mean_overlap(run).")
+    if callable(values) and not isinstance(thing, Trajectory):
+        raise InputError("Argument `values` may be a function of a run, but these are times: give one value per time.")
     y = values(thing) if callable(values) else values
     y = np.asarray(check.finite("values", check.real_array("values", y)), float)
     if times.ndim != 1 or y.shape != times.shape:

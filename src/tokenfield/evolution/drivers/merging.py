@@ -41,16 +41,12 @@ from tokenfield.evolution.observables import along
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Plan
 from tokenfield.evolution.step import Walker
-from tokenfield.evolution.task import Task
+from tokenfield.evolution.task import PAIRWISE, Task
 from tokenfield.flow import Flow
 from tokenfield.measures import Tokens
 from tokenfield.mergers import Mergers
 from tokenfield.progress import Progress
 from tokenfield.status import Status
-
-PAIRWISE = 256
-"""Tokens up to which every pair is looked at to see who has met, and the time is located inside the step; beyond, only those
-in one cell of a grid are, at the end of a step: times of mergers are then late by a step at most."""
 
 ROUNDING = 64
 """Round-off in the distance of two tokens, in units of the last digit of their coordinates, at most."""
