@@ -149,16 +149,21 @@ def _sums(summation: str) -> str:
     return f"{name} sums{f' with {rest}' if rest else ''}{threads}, " if summation else ""
 
 
-def _measure(mu: AbstractMeasure) -> str:
-    if not isinstance(mu, Tokens):
-        return repr(mu)
+@functools.singledispatch
+def _measure(mu: Any) -> str:
+    """What moved. A kind of measure may have words of its own."""
+    return repr(mu)
+
+
+@_measure.register
+def _so_many(mu: Tokens) -> str:
     return repr(mu).removeprefix("Tokens(").removesuffix(")").replace("n=", "n = ").replace("d=", "d = ")
 
 
 @functools.singledispatch
 def changes(states: Any, run: Trajectory) -> list[Line]:
     """What the measure looked like at the start and at the end. A kind of measure may have words of its own; else its
-    `quantities` are told."""
+    `quantities` are listed."""
     ends = lambda name: [float(np.ravel(np.asarray(getattr(states, name)))[i]) for i in (0, -1)]
     return [(name, "from {:.6g} to {:.6g}".format(*ends(name))) for name in states.quantities]
 

@@ -260,11 +260,11 @@ class AbstractLayerNorm(AbstractNormalization):
 
     def settle(self, mu: Any) -> Any:
         mu.refuse_zero_vectors()
-        return _if(self.on_sphere(np.inf), mu)
+        return mu.on_sphere_where(self.on_sphere(np.inf))
 
     def begin(self, t: Any, mu: Any) -> Any:
         """The first layer brings tokens to the sphere, if LayerNorm follows it, however short it is."""
-        return _if(self.on_sphere(t), mu)
+        return mu.on_sphere_where(self.on_sphere(t))
 
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
@@ -295,13 +295,6 @@ class AbstractLayerNorm(AbstractNormalization):
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if self.gain is not None and self.gain.shape not in ((), (d,)):
             raise InputError(f"Argument `gain` must have shape (d,) = ({d},), but has shape {self.gain.shape}.")
-
-
-def _if(on: Any, mu: Any) -> Any:
-    """Tokens on the sphere, if they are to be there."""
-    if on is True or on is False:
-        return mu.with_points(unit(mu.x)) if on else mu
-    return mu.with_points(check.namespace(on, mu.x).where(on, unit(mu.x), mu.x))
 
 
 def gain_parameter(gain: Any) -> Array | None:
