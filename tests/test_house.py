@@ -14,6 +14,7 @@ import tokenfield as tkf
 from tokenfield import _doors
 
 SRC = Path(__file__).parent.parent / "src" / "tokenfield"
+DOCS = SRC.parents[1] / "docs"
 FILES = sorted(SRC.rglob("*.py"))
 
 
@@ -107,20 +108,22 @@ def test_there_is_one_door_upward():
 
 
 KINDS = "Softmax|Unnormalized|L2|Sinkhorn|Sigmoid|Linear|ReLU|Hardmax|Additive|Causal|Krause|MultiHead|MeanShift"
-KINDS += "|PostLN|PreLN|PeriLN|MixLN|NGPT|SqrtScaling|Rescaled|TraceNorm|Equiangular|CircleDensity|SphereDensity"
-KINDS += "|Circle|Sphere|Euclidean|Sharded|Span|Fourier|Zonal|Spherical|PerLayer|Schedule"
+KINDS += "|PostLN|PreLN|PeriLN|MixLN|NGPT|SqrtScaling|Free|Rescaled|TraceNorm"
+KINDS += "|Tokens|Equiangular|Gaussian|CircleDensity|SphereDensity"
+KINDS += "|Dense|Circle|Sphere|Euclidean|Sharded|Span|Fourier|Zonal|Spherical|PerLayer|Schedule"
 HOMES = {"attention", "normalization", "measures", "summation", "harmonics", "parameters"}
 
 
 def test_rooms_above_ask_what_a_part_can_do():
-    """No `isinstance` on a concrete kind outside the room of that kind, but for theorems about one kind."""
+    """No `isinstance` on a concrete kind outside the room of that kind, but for a theorem about one kind and for the door of
+    `velocity` and `layers`, which take tokens alone."""
     asked = []
     for path in FILES:
         here = room(module(path))
         for line in path.read_text(encoding="utf-8").splitlines():
             if here not in HOMES and re.search(rf"isinstance\([^)]*\b({KINDS})\b", line):
                 asked.append(f"{module(path)}: {line.strip()}")
-    assert {room(line.split(":")[0]) for line in asked} <= {"theory"}, asked
+    assert {room(line.split(":")[0]) for line in asked} <= {"theory", "flow"}, asked
 
 
 def test_a_quarter_of_the_parameters_is_not_any():
@@ -133,6 +136,17 @@ def test_a_quarter_of_the_parameters_is_not_any():
                     total += argument.arg not in ("self", "cls")
                     untyped += argument.annotation is not None and ast.unparse(argument.annotation) == "Any"
     assert untyped / total < 0.2
+
+
+def test_the_walk_of_a_run_is_as_short_as_the_table_says():
+    """From `evolve` to the velocity in at most twenty hops and ten files; docs/architecture.md has the numbers of today."""
+    command = [sys.executable, str(DOCS / "walks.py")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = dict(re.findall(r"^(\w.*): (\d+ hops, \d+ files)$", printed, re.MULTILINE))
+    table = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert found == dict(re.findall(r"^\| (.*?) \| .*? \| (\d+ hops, \d+ files) \|", table, re.MULTILINE))
+    hops, files = map(int, re.findall(r"\d+", found["a run"]))
+    assert len(found) == 5 and hops <= 20 and files <= 10
 
 
 def test_a_near_miss_is_answered():

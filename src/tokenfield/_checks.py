@@ -223,7 +223,7 @@ def room(size: float, what: str) -> None:
 
 
 def available_memory() -> float:
-    """The bytes that this process can still have: of the machine's memory, and of its control group's, where they are told."""
+    """The bytes that this process can still have: of the machine's memory, and of its control group's, where these are known."""
     return min(_machine_memory(), _group_memory())
 
 

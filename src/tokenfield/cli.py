@@ -209,7 +209,7 @@ def _write(result: Any, spec: Any, out: Path) -> None:
 
 
 def main() -> None:
-    """The entry point: mistakes are told in a sentence, without a traceback."""
+    """The entry point: mistakes are reported in a sentence, without a traceback."""
     _interrupt.listen()
     try:
         app()

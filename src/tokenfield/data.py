@@ -8,7 +8,6 @@ import jax
 import numpy as np
 
 from tokenfield.flow import Flow
-from tokenfield.measures import Tokens
 from tokenfield.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -36,12 +35,10 @@ def variables(run: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
     front, mu = axes_of(run), run.states
     time = () if run.observed is not None else ("time",)
     found = {}
-    for name, array in mu.arrays.items():
+    for name, array in (mu.arrays_with_mass if front else mu.arrays).items():
         values = np.asarray(array)
         values = values if time else np.squeeze(values, axis=len(front))
         found[name] = ((*front, *time, *mu.axes[name]), values)
-    if front and isinstance(mu, Tokens) and np.any(found["w"][1] == 0):  # tokens that only fill up have no place
-        found["x"] = (found["x"][0], np.where(found["w"][1][..., None] > 0, found["x"][1], np.nan))
     for name, array in (run.observed or {}).items():
         extra = tuple(f"{name}_{k}" for k in range(array.ndim - len(front) - 1))
         found[name] = ((*front, "time", *extra), np.asarray(array))

@@ -1,4 +1,4 @@
-"""The demonstration: from a uniform cloud through metastable clusters, told as it happens."""
+"""The demonstration: from a uniform cloud through metastable clusters, in words as it happens."""
 
 from tokenfield import observe
 from tokenfield.measures import Tokens
@@ -17,7 +17,7 @@ class Narrator:
 
     opening = (
         "1000 tokens, uniform on the sphere, under self-attention (SA) at β = 9.\n"
-        "The energy is told as a share of its largest value, reached when all tokens have met.\n"
+        "The energy is shown as a share of its largest value, reached when all tokens have met.\n"
     )
 
     def __init__(self) -> None:

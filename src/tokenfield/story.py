@@ -15,7 +15,7 @@ from tokenfield.trajectory import Trajectory
 Line = tuple[str, str]
 """A word and what there is to say about it."""
 
-LARGEST_TOLD = 20_000
+LARGEST_COUNTED = 20_000
 """Tokens up to which clusters are counted for the story where the count visits pairs: beyond three dimensions."""
 
 
@@ -149,16 +149,21 @@ def _sums(summation: str) -> str:
     return f"{name} sums{f' with {rest}' if rest else ''}{threads}, " if summation else ""
 
 
-def _measure(mu: AbstractMeasure) -> str:
-    if not isinstance(mu, Tokens):
-        return repr(mu)
+@functools.singledispatch
+def _measure(mu: Any) -> str:
+    """What moved. A kind of measure may have words of its own."""
+    return repr(mu)
+
+
+@_measure.register
+def _so_many(mu: Tokens) -> str:
     return repr(mu).removeprefix("Tokens(").removesuffix(")").replace("n=", "n = ").replace("d=", "d = ")
 
 
 @functools.singledispatch
 def changes(states: Any, run: Trajectory) -> list[Line]:
     """What the measure looked like at the start and at the end. A kind of measure may have words of its own; else its
-    `quantities` are told."""
+    `quantities` are listed."""
     ends = lambda name: [float(np.ravel(np.asarray(getattr(states, name)))[i]) for i in (0, -1)]
     return [(name, "from {:.6g} to {:.6g}".format(*ends(name))) for name in states.quantities]
 
@@ -214,13 +219,13 @@ def _tokens(states: Tokens, run: Trajectory) -> list[Line]:
     if first.n > 1 and min(float(first.radii.min()), float(last.radii.min())) > 0:
         before, after = float(observe.mean_overlap(first)), float(observe.mean_overlap(last))
         lines.append(("overlap", f"mean cosine of two tokens from {before:.3f} to {after:.3f}"))
-        if first.n <= LARGEST_TOLD or first.d <= 3:
+        if first.n <= LARGEST_COUNTED or first.d <= 3:
             before, after = observe.clusters(first), observe.clusters(last)
             lines.append(("clusters", f"{len(before)} at first, then {after}"))
     if run.mergers is not None:
         lines.append(("mergers", repr(run.mergers)))
     beta = energy_beta(run)
-    if beta is not None and (first.n <= LARGEST_TOLD or first.d <= 3) and np.allclose(np.asarray(last.radii), 1):
+    if beta is not None and (first.n <= LARGEST_COUNTED or first.d <= 3) and np.allclose(np.asarray(last.radii), 1):
         share = [float(2 * beta * observe.energy(mu, beta, scaled=True)) for mu in (first, last)]
         lines.append(("energy", f"from {share[0]:.3g} to {share[1]:.3g} of one cluster's"))
     return lines

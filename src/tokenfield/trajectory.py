@@ -323,8 +323,8 @@ class Trajectory(eqx.Module, Generic[M]):
     def stacked(self, values: "Sequence[Any]") -> Any:
         """One measure or array per member, in the order of an array, with the batch's axes in front. Tokens that are fewer than
         others' are filled up."""
-        if isinstance(values[0], Tokens):
-            values = [mu.filled(max(mu.n for mu in values)) for mu in values]
+        if isinstance(values[0], AbstractMeasure):
+            values = values[0].of_one_size(values)
         join = lambda *leaves: check.on_device(np.stack(leaves).reshape(*self.batch, *np.shape(leaves[0])))
         return jax.tree.map(lambda *leaves: join(*(np.asarray(leaf) for leaf in leaves)), *values)
 

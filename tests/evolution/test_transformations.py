@@ -53,6 +53,17 @@ def test_forward_mode_agrees_with_reverse_mode():
     assert float(forward) == pytest.approx(float(jax.grad(lambda b: final(b, "reverse"))(2.0)), rel=1e-8)
 
 
+def test_slopes_of_other_measures_in_forward_mode():
+    """The gap 1 - ρ of equiangular tokens against β, beside a difference of fourth order."""
+    mu0 = tkf.Equiangular(rho=0.0, n=10)
+    final = lambda beta: tkf.evolve(tkf.sa(beta), mu0, t=1.0, save=1, rtol=1e-10, adjoint="forward").log_gap[-1]
+    slope, h = jax.jvp(final, (2.0,), (1.0,))[1], 1e-2
+    shifted = [float(final(2.0 + s * h)) for s in (-2, -1, 1, 2)]
+    assert float(slope) == pytest.approx(
+        (shifted[0] - 8 * shifted[1] + 8 * shifted[2] - shifted[3]) / (12 * h), rel=1e-6
+    )
+
+
 def test_vmap_over_parameters_and_starts():
     betas = jnp.array([0.5, 2.0, 8.0])
     starts = jnp.stack([tkf.Tokens.uniform_sphere(n=6, d=D, seed=s).x for s in range(3)])

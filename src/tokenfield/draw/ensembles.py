@@ -1,5 +1,6 @@
 """Pictures of ensembles, and of runs that kept observables instead of states."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def observables_figure(run: Trajectory) -> Any:
     """The observables of one run against time, one above the other."""
     figure = blank()
     stack(figure, np.asarray(run.times), _curves(run))
-    headline(figure, run, _of_what(run))
+    headline(figure, run, _of_what(run.states))
     return figure
 
 
@@ -39,13 +40,19 @@ def ensemble_figure(runs: Trajectory) -> Any:
     )
     first, last = (runs.member(*[i] * len(runs.batch)) for i in (0, -1))
     same = str(first.flow) == str(last.flow)
-    title(figure, f"{flow_name(first)}{'' if same else f' to {flow_name(last)}'};  {_of_what(runs)}; {count}")
+    title(figure, f"{flow_name(first)}{'' if same else f' to {flow_name(last)}'};  {_of_what(runs.states)}; {count}")
     return figure
 
 
-def _of_what(run: Trajectory) -> str:
-    mu = run.states
-    return f"n = {mu.n}, d = {mu.d}" if isinstance(mu, Tokens) else type(mu).__name__
+@functools.singledispatch
+def _of_what(states: Any) -> str:
+    """What moved, in a headline."""
+    return type(states).__name__
+
+
+@_of_what.register
+def _of_tokens(states: Tokens) -> str:
+    return f"n = {states.n}, d = {states.d}"
 
 
 def _curves(run: Trajectory) -> list[tuple[str, np.ndarray]]:
@@ -58,16 +65,25 @@ def _curves(run: Trajectory) -> list[tuple[str, np.ndarray]]:
                 f"There is no curve to draw: {', '.join(numbers)} are arrays. Draw run.to_xarray() your own way."
             )
         return found[:MOST_CURVES]
-    if isinstance(run.states, Tokens):
-        if run.states.n > 1 and float(np.asarray(run.states.radii).min()) > 0:
-            return [("mean overlap", np.asarray(observe.mean_overlap(run)))]
-        return [("spread", np.asarray(run.states.spread))]
-    names = [name for name in run.states.quantities if np.shape(getattr(run.states, name)) == run.times.shape]
+    return _most_telling(run.states, run)
+
+
+@functools.singledispatch
+def _most_telling(states: Any, run: Trajectory) -> list[tuple[str, np.ndarray]]:
+    """The curves of a kind of measure: those of its `quantities` that are numbers, unless it has a better one."""
+    names = [name for name in states.quantities if np.shape(getattr(states, name)) == run.times.shape]
     if not names:
         raise InputError(
-            f"There is no curve to draw of a batch of {type(run.states).__name__}. Draw a member: runs[0, 0].plot()."
+            f"There is no curve to draw of a batch of {type(states).__name__}. Draw a member: runs[0, 0].plot()."
         )
-    return [(name, np.asarray(getattr(run.states, name), float)) for name in names[:MOST_CURVES]]
+    return [(name, np.asarray(getattr(states, name), float)) for name in names[:MOST_CURVES]]
+
+
+@_most_telling.register
+def _overlap(states: Tokens, run: Trajectory) -> list[tuple[str, np.ndarray]]:
+    if states.n > 1 and float(np.asarray(states.radii).min()) > 0:
+        return [("mean overlap", np.asarray(observe.mean_overlap(run)))]
+    return [("spread", np.asarray(states.spread))]
 
 
 def _draw(ax: Any, runs: Trajectory, name: str, values: np.ndarray) -> None:

@@ -11,20 +11,18 @@ from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError
 from tokenfield.evolution.motions.base import AbstractMotion
 from tokenfield.flow import Flow
-from tokenfield.measures import AbstractMeasure, Tokens
+from tokenfield.measures import Tokens
 from tokenfield.summation import AbstractSummation, Dense
 
 SAMPLE = 64
 """How many tokens are looked at."""
 
 
-def reached_accuracy(motion: AbstractMotion, mu: AbstractMeasure, t: Any) -> float | None:
+def reached_accuracy(motion: AbstractMotion, mu: Any, t: Any) -> float | None:
     """The largest error of a velocity among some tokens, relative to the largest field; None where nothing is summed, where
     sums are dense and in float64 already, or where there is no float64 to compare with."""
     sums = motion.sums
-    if sums is None or (sums.exact and mu.dtype == jnp.float64):
-        return None
-    if jnp.result_type(float) != jnp.float64 or not isinstance(mu, Tokens):
+    if sums is None or (sums.exact and mu.dtype == jnp.float64) or jnp.result_type(float) != jnp.float64:
         return None
     rows = jnp.asarray(np.unique(np.linspace(0, mu.n - 1, SAMPLE).astype(int)))
     try:

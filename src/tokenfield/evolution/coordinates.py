@@ -107,7 +107,7 @@ def coordinates_for(task: Task) -> Coordinates:
 
 def _why_no_span(task: Task) -> str | None:
     """Why the tokens' span does not serve; None where it does."""
-    if not isinstance(task.start, Tokens) or task.start.n >= task.start.d or not task.model.rotates:
+    if "summation" not in task.kind.options or task.start.n >= task.start.d or not task.model.rotates:
         return (
             "it needs fewer tokens than dimensions, and a flow that commutes with rotations (numbers for Q, K, V and A, "
             "no MLP, noise or gain)"

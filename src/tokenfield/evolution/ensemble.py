@@ -13,7 +13,7 @@ from tokenfield.attention.base import as_dtype
 from tokenfield.errors import InputError
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.flow import Flow, Flows
-from tokenfield.measures import AbstractMeasure, Tokens
+from tokenfield.measures import AbstractMeasure
 
 
 class Ensemble:
@@ -120,7 +120,7 @@ class Everyone:
     @property
     def origin(self) -> dict[str, Any] | None:
         """How the starts were made."""
-        known = [{"n": mu.n} if mu.origin is None and isinstance(mu, Tokens) else mu.origin for mu in self.starts]
+        known = [mu.distinction for mu in self.starts]
         return {"starts": known} if self.many_starts else known[0]
 
     def flow(self) -> Flow | Flows:
@@ -137,7 +137,7 @@ class Everyone:
         observed = outcomes[0].observed is not None
         return Outcome(
             times=join([outcome.times for outcome in outcomes]),
-            states=join(_of_one_size([outcome.states for outcome in outcomes])),
+            states=join(outcomes[0].states.of_one_size([outcome.states for outcome in outcomes])),
             reached=join([outcome.reached for outcome in outcomes]),
             code=join([outcome.code for outcome in outcomes]),
             steps=join([outcome.steps for outcome in outcomes]),
@@ -169,15 +169,8 @@ def flows_in_batch(flows: Sequence[Flow], batch: tuple[int, ...], dtype: Any) ->
     if len(np.unique(_kinds(list(flows)))) > 1:
         return Flows(tuple(flows))
     lead = {1: (1,) * len(batch), int(np.prod(batch)): batch}.get(len(flows), (len(flows), *(1,) * (len(batch) - 1)))
-    spread = lambda leaf: np.broadcast_to(np.asarray(leaf).reshape(*lead, *leaf.shape[1:]), (*batch, *leaf.shape[1:]))
-    return arrays_of(lambda leaf: check.on_device(spread(leaf)), stacked([as_dtype(flow, dtype) for flow in flows]))
-
-
-def _of_one_size(parts: list[Any]) -> list[Any]:
-    """States whose tokens are equally many: the fewer are filled up with copies of their first token, of weight 0."""
-    if not all(isinstance(part, Tokens) for part in parts) or len({part.n for part in parts}) == 1:
-        return parts
-    return [part.filled(max(part.n for part in parts)) for part in parts]
+    across = lambda leaf: np.broadcast_to(np.asarray(leaf).reshape(*lead, *leaf.shape[1:]), (*batch, *leaf.shape[1:]))
+    return arrays_of(lambda leaf: check.on_device(across(leaf)), stacked([as_dtype(flow, dtype) for flow in flows]))
 
 
 def _kinds(things: list[Any]) -> np.ndarray:
@@ -223,7 +216,25 @@ def _starts(mu0: Any) -> list[Any]:
     for j, one in enumerate(mu0):
         if not isinstance(one, AbstractMeasure) or _leading(one):
             raise InputError(f"Argument `mu0` must be a list of single measures, but start {j} is {check.brief(one)}.")
+    _refuse_unlike(mu0)
     return list(mu0)
+
+
+def _refuse_unlike(starts: Sequence[AbstractMeasure]) -> None:
+    """What comes of all members is to stand in one array."""
+    kinds = sorted({type(mu).__name__ for mu in starts})
+    if len(kinds) > 1:
+        raise InputError(
+            f"Starts of an ensemble must be of one kind, but these are {' and '.join(kinds)}. Run them apart."
+        )
+    shape = lambda mu: (jax.tree.structure(mu), *map(np.shape, jax.tree.leaves(mu)))
+    filled = starts[0].of_one_size(starts)
+    other = next((mu for mu, full in zip(starts, filled, strict=True) if shape(full) != shape(filled[0])), None)
+    if other is not None:
+        raise InputError(
+            f"{starts[0]!r} and {other!r} cannot stand in one array. Run them apart. (Tokens may differ in number, but not in "
+            "dimension.)"
+        )
 
 
 def _refuse_empty(name: str, things: Sequence[Any]) -> None:

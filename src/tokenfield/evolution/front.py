@@ -255,7 +255,7 @@ def extended(run: Trajectory[M], t: Number, save: Any, options: dict[str, Any]) 
     if save is None:
         spacing = float(run.times[-1] - run.times[-2]) if len(run) > 1 else float("inf")
         save = _as_dense(check.number("t", t) - float(run.reached), spacing)
-    known: dict[str, Any] = {"rtol": how.rtol, "atol": how.atol}
+    known: dict[str, Any] = {"rtol": how.rtol} | ({} if "step" in options else {"atol": how.atol})
     if how.solver in (*SOLVERS, "etd4", "splitting"):
         known["solver"] = how.solver
     if run.observed is not None and "observe" not in options:

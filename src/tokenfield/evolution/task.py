@@ -124,6 +124,7 @@ def read(flow: Any, mu0: Any, t: Any, given: Options, ensemble: Ensemble | None 
     start = kind.settle(model, start)
     radius = None if given.coalesce is None else _radius(given.coalesce, start)
     rtol, atol = _tolerances(given, start.dtype, _usual(kind, start, radius))
+    _refuse_two_spacings(given.save, given.clock)
     times, clock = _interval(t), clock_named(given.clock, radius is not None)
     saves = _save_times(given.save, times, clock)
     number = lambda value: _number(value, start.dtype)
@@ -187,7 +188,11 @@ def _refuse_options(kind: type[MotionKind], given: Options) -> None:
 
 
 def _refuse_companions(given: Options, many: bool, traced: bool) -> None:
-    """Refuse what ensembles and traced runs cannot have."""
+    """Refuse options that leave each other nothing to do, and what ensembles and traced runs cannot have."""
+    if given.step is not None and given.atol is not None:
+        raise InputError(
+            "Argument `atol` is for steps that adapt, and `step` says how long they are. Leave one of them out."
+        )
     if many and given.coalesce is not None:
         raise InputError(
             "Members of an ensemble cannot coalesce: they would no longer be alike. Evolve them one by one."
@@ -361,6 +366,16 @@ def _save_times(save: Any, times: Any, clock: str) -> Any:
             f"[{values[0]:g}, {values[-1]:g}]."
         )
     return values
+
+
+def _refuse_two_spacings(save: Any, clock: Any) -> None:
+    """A clock spaces a count of states; save times that are spaced already leave it nothing to do."""
+    if clock == "linear" and isinstance(save, str):
+        raise InputError("Argument `save` asks for equal ratios, and `clock` for equal spacing. Leave one of them out.")
+    if clock == "log" and not isinstance(save, str | int | np.integer):
+        raise InputError(
+            "Argument `clock` spaces a count of saved states, and `save` is an array of times. Leave one of them out."
+        )
 
 
 def _spaced(count: int, times: Any, clock: str) -> Any:

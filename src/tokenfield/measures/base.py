@@ -41,6 +41,11 @@ class AbstractMeasure(eqx.Module):
         return {name: array for name in self.axes if (array := getattr(self, name)) is not None}
 
     @property
+    def arrays_with_mass(self) -> dict[str, Array]:
+        """The arrays by name, with NaN in the place of what has no mass."""
+        return self.arrays
+
+    @property
     def plain(self) -> dict[str, Any]:
         """Whatever else makes the measure, as plain data: what its constructor needs beside the arrays."""
         return {}
@@ -54,6 +59,11 @@ class AbstractMeasure(eqx.Module):
     def origin(self) -> dict[str, Any] | None:
         """How this measure was made, as plain data: by which constructor, from which numbers; None where nobody knows."""
         return None
+
+    @property
+    def distinction(self) -> dict[str, Any] | None:
+        """What tells this start from others of an ensemble: how it was made, where that is known."""
+        return self.origin
 
     @property
     def leading(self) -> int:
@@ -89,6 +99,18 @@ class AbstractMeasure(eqx.Module):
     def present(self) -> Self:
         """The measure without what has no mass. (Tokens of a batch of unequal numbers are filled up with such.)"""
         return self
+
+    @classmethod
+    def of_one_size(cls, parts: Sequence[Any]) -> list[Any]:
+        """Measures of this kind with arrays of one shape, where smaller ones can be filled up with what has no mass.
+
+        **Arguments**
+
+        - `parts`: the measures.
+
+        **Returns** the measures, filled up; as they are where their kind cannot be.
+        """
+        return list(parts)
 
     def refuse_nonfinite(self) -> None:
         """Refuse arrays with NaN or infinity, which constructors could not see under jit and vmap, where values are known."""

@@ -200,6 +200,19 @@ class Tokens(AbstractMeasure):
         """
         return eqx.tree_at(lambda mu: mu.x, self, check.on_device(x))
 
+    def on_sphere_where(self, on: Any) -> "Tokens":
+        """The tokens on the unit sphere, where they are to be there.
+
+        **Arguments**
+
+        - `on`: true or false, known or not.
+
+        **Returns** the directions of the tokens as tokens, or the tokens as they are.
+        """
+        if on is True or on is False:
+            return self.with_points(unit(self.x)) if on else self
+        return self.with_points(check.namespace(on, self.x).where(on, unit(self.x), self.x))
+
     def filled(self, n: int) -> "Tokens":
         """The same measure as n tokens: copies of the first, of weight 0, stand behind the others.
 
@@ -215,6 +228,20 @@ class Tokens(AbstractMeasure):
         copies["w"] = np.zeros_like(copies["w"])
         parts = {name: check.on_device(np.concatenate([ends[name], copies[name]], axis=_axis(name))) for name in ends}
         return eqx.tree_at(lambda mu: [getattr(mu, name) for name in parts], self, list(parts.values()))
+
+    @property
+    def distinction(self) -> dict[str, Any] | None:
+        return self.origin or {"n": self.n}
+
+    @property
+    def arrays_with_mass(self) -> dict[str, Any]:
+        x, w = np.asarray(self.x), np.asarray(self.w)
+        return self.arrays | {"x": np.where(w[..., None] > 0, x, np.nan)}
+
+    @classmethod
+    def of_one_size(cls, parts: Sequence[Any]) -> list[Any]:
+        most = max(mu.n for mu in parts)
+        return [mu if mu.n == most else mu.filled(most) for mu in parts]
 
     @property
     def present(self) -> "Tokens":

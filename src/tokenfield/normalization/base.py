@@ -276,11 +276,11 @@ class AbstractLayerNorm(AbstractNormalization):
 
     def settle(self, mu: Any) -> Any:
         mu.refuse_zero_vectors()
-        return _if(self.on_sphere(np.inf), mu)
+        return mu.on_sphere_where(self.on_sphere(np.inf))
 
     def begin(self, t: Any, mu: Any) -> Any:
         """The first layer brings tokens to the sphere, if LayerNorm follows it, however short it is."""
-        return _if(self.on_sphere(t), mu)
+        return mu.on_sphere_where(self.on_sphere(t))
 
     def equiangular(
         self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention
@@ -331,13 +331,6 @@ def moved(mu: Gaussian, L: Float[Array, "d k"], mean: Float[Array, " d"], slope:
     """The Gaussian N(m, LLᵀ) after its mean and its square root have moved by so much."""
     root = L + slope
     return mu.with_moments(mu.mean + mean, root @ root.T)
-
-
-def _if(on: Any, mu: Any) -> Any:
-    """Tokens on the sphere, if they are to be there."""
-    if on is True or on is False:
-        return mu.with_points(unit(mu.x)) if on else mu
-    return mu.with_points(check.namespace(on, mu.x).where(on, unit(mu.x), mu.x))
 
 
 def gain_parameter(gain: Any) -> Array | None:

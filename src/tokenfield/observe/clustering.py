@@ -60,7 +60,7 @@ def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = 
 
     The token with most weight within the angle is the first leader. Tokens within the angle of it cannot lead; of the others again
     the one with most weight about it does, and so on. Every token belongs to the nearest leader. So clusters that are smaller
-    than the angle and farther apart are told as they are, and no chain of neighbours makes one cluster of a cloud.
+    than the angle and farther apart are reported as they are, and no chain of neighbours makes one cluster of a cloud.
 
     **Arguments**
 

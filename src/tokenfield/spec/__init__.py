@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tokenfield.trajectory import Trajectory
 
 
-MOST_TOLD = 20
-"""How many mistakes are told."""
+MOST_REPORTS = 20
+"""How many mistakes are reported."""
 
 
 class SpecError(InputError):
@@ -229,9 +229,9 @@ def _validated(data: dict[str, Any], folder: Path, blame: Any) -> Spec:
         model: Any = spec_model().model_validate(data)
     except pydantic.ValidationError as error:
         mistakes = error.errors()
-        told = [mistake_text(data, mistake, blame) for mistake in mistakes[:MOST_TOLD]]
-        more = [f"and {len(mistakes) - MOST_TOLD} more."] if len(mistakes) > MOST_TOLD else []
-        raise SpecError("\n".join([*told, *more])) from None
+        reports = [mistake_text(data, mistake, blame) for mistake in mistakes[:MOST_REPORTS]]
+        more = [f"and {len(mistakes) - MOST_REPORTS} more."] if len(mistakes) > MOST_REPORTS else []
+        raise SpecError("\n".join([*reports, *more])) from None
     if (model.time is None) == (model.layers is None):
         raise SpecError(
             blame(

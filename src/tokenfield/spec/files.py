@@ -47,10 +47,10 @@ def numbers(path: str, folder: Path) -> Any:
             with zipfile.ZipFile(file) as archive:
                 return _arrays(archive, size)
     except Exception as error:  # whatever a damaged file makes of its readers
-        told = str(error).removesuffix(".")[:200] or type(error).__name__
+        reason = str(error).removesuffix(".")[:200] or type(error).__name__
         name = path if len(path) <= 300 else f"...{path[-297:]}"
         raise InputError(
-            f"The file {name} cannot be read as numbers: {told}. Expected an .npy or .npz written by numpy."
+            f"The file {name} cannot be read as numbers: {reason}. Expected an .npy or .npz written by numpy."
         ) from None
 
 

@@ -136,8 +136,8 @@ def _numbers(folder: Path, metadata: Any, files: dict[str, int]) -> np.ndarray:
     array, size = np.zeros(metadata["shape"], dtype), math.prod(chunks) * dtype.itemsize
     for place, length in files.items():
         data = (folder / place).read_bytes() if length <= size + 4096 else b""
-        told = [int.from_bytes(data[k : k + 4], "little") for k in (4, 8, 12)]
-        if len(data) < HEADER or told[0] != size or told[2] != len(data) or size > RATIO * len(data):
+        sizes = [int.from_bytes(data[k : k + 4], "little") for k in (4, 8, 12)]
+        if len(data) < HEADER or sizes[0] != size or sizes[2] != len(data) or size > RATIO * len(data):
             raise Refused(f"{folder.name}/{place} is damaged")
         piece = np.empty(chunks, dtype)
         try:

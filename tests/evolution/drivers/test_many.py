@@ -203,6 +203,8 @@ def test_a_member_is_a_run_like_any_other(runs, tmp_path):
     ("flow", "mu0", "match"),
     [
         (FLOWS[0], [STARTS[0], tkf.Tokens.uniform_sphere(n=7, d=2)], "cannot stand in one array"),
+        (FLOWS[0], [STARTS[0], tkf.Tokens(STARTS[0].x, s=np.linspace(0, 1, 7))], "cannot stand in one array"),
+        (FLOWS[0], [STARTS[0], tkf.Equiangular(0.1, 7)], "must be of one kind, but these are Equiangular and Tokens"),
         ([], STARTS, "empty list"),
         (FLOWS, [], "empty list"),
         ([tkf.sa(1.0), 3.0], STARTS, "flow 1 is a float"),

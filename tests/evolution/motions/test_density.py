@@ -269,6 +269,10 @@ def test_quadrature_in_space_converges_exponentially():
         final = tkf.evolve(tkf.Flow(tkf.Softmax(-0.5)), mu, t=1.0, save=1, rtol=1e-11).final
         errors.append(abs(float(jnp.sum(final.w * final.x[:, 0] ** 2)) - exact))
     assert errors[1] < 1e-7 and errors[1] < 1e-3 * errors[0], errors
+
+
+def test_quadrature_on_balls_boxes_and_spheres():
+    """Gaussians of covariance 1/2, and a von Mises density."""
     for domain, d in ({"ball": (6.0, 2)}, 2), ({"box": [(-6, 6)] * 2}, 2), ({"ball": (6.0, 3)}, 3):
         mu = tkf.Tokens.quadrature(lambda x: np.exp(-np.sum(x**2, axis=1)), n=40, **domain)
         assert np.allclose(np.asarray(tkf.Gaussian.of(mu).cov), 0.5 * np.eye(d), atol=1e-10)

@@ -132,21 +132,25 @@ def test_parameters_that_change_with_depth():
 
 @pytest.mark.slow
 def test_tokens_approach_it_at_the_monte_carlo_rate():
-    """Linear attention costs O(n), so that 10⁵ tokens are moved whole; softmax is asked at a few points."""
+    """Linear attention costs O(n), so that 10⁵ tokens are moved whole."""
     flow = tkf.Flow(tkf.Linear(0.8, A=A, V=V))
     exact = np.asarray(tkf.evolve(flow, MU, t=0.7, save=1).cov[-1])
+    moved = lambda mu: np.cov(np.asarray(tkf.evolve(flow, mu, t=0.7, save=1, rtol=1e-4).final.x).T)
+    assert_monte_carlo_rate(lambda mu: moved(mu) - exact)
+
+
+def test_attention_on_tokens_approaches_that_on_their_gaussian():
+    """Softmax attention at a few points, at the Monte Carlo rate."""
     attention = tkf.Softmax(1.0, A=A, V=V)
     gamma = np.asarray(attention(MU, POINTS))
-    errors = []
-    for n in (1000, 100_000):
-        samples = [MU.sample(n, seed) for seed in range(4)]
-        ends = [tkf.evolve(flow, mu, t=0.7, save=1, rtol=1e-4).final for mu in samples]
-        moved = [np.linalg.norm(np.cov(np.asarray(mu.x).T) - exact) for mu in ends]
-        asked = [np.linalg.norm(np.asarray(attention(mu, POINTS)) - gamma) for mu in samples]
-        errors.append([np.sqrt(np.mean(np.square(e))) for e in (moved, asked)])
-    slopes = np.log10(np.array(errors[1]) / errors[0]) / 2
-    assert np.all(abs(slopes + 0.5) < 0.2), slopes
-    assert np.all(np.array(errors[1]) < 0.02)
+    assert_monte_carlo_rate(lambda mu: np.asarray(attention(mu, POINTS)) - gamma)
+
+
+def assert_monte_carlo_rate(error):
+    """Of 10³ and of 10⁵ samples: the error falls as n^{-1/2}."""
+    size = lambda n: np.sqrt(np.mean([np.linalg.norm(error(MU.sample(n, seed))) ** 2 for seed in range(4)]))
+    few, many = size(1000), size(100_000)
+    assert abs(np.log10(many / few) / 2 + 0.5) < 0.2 and many < 0.02, (few, many)
 
 
 @pytest.mark.parametrize("top", [0.5, 0.0, -0.3])

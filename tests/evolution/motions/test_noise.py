@@ -233,11 +233,11 @@ def test_a_traced_run_sees_the_same_path():
         assert np.max(abs(mapped[seed] - tkf.evolve(flow, mu, seed=seed, **how).x)) < 1e-9
 
 
-@pytest.mark.parametrize("how", ["one value a layer", "a switch"])
+@pytest.mark.parametrize("how", ["one value per layer", "a switch"])
 def test_steps_land_on_jumps(how):
     """Where the flow jumps between steps of a given length, its order is still 2: with next to no noise, against a run without."""
     parts = {
-        "one value a layer": (tkf.Softmax(tkf.PerLayer([1.0, 6.0, 0.5], step=0.3)), tkf.PostLN()),
+        "one value per layer": (tkf.Softmax(tkf.PerLayer([1.0, 6.0, 0.5], step=0.3)), tkf.PostLN()),
         "a switch": (tkf.Softmax(2.0), tkf.MixLN(0.37)),
     }[how]
     mu = tkf.Tokens.uniform_sphere(12, 3, seed=1)
