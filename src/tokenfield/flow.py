@@ -17,7 +17,7 @@ from tokenfield.attention.reductions import with_energy
 from tokenfield.blocks import MLP, FisherRao
 from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics
-from tokenfield.measures import AbstractMeasure, Equiangular, Gaussian, Tokens
+from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN
 from tokenfield.parameters import at_layer, at_time, describe, described, scheduled
 from tokenfield.summation import AbstractSummation, choose
@@ -87,23 +87,15 @@ class Flow(eqx.Module):
         assert now.reweighting is not None
         return now.reweighting(now.normalization.reads(mu), now.attention, summation)
 
-    def layer(self, k: Int[Array, ""], t: Float[Array, ""], step: Float[Array, ""], mu: Any, summation: Any) -> Any:
-        """Layer k of the discrete Transformer, at time t; only tokens need a summation."""
-        now = at_layer(self, k, t)
-        if isinstance(mu, Equiangular):
-            return now.normalization.equiangular_layer(t, step, mu, now.attention)
-        if isinstance(mu, Gaussian):
-            return now.normalization.gaussian_layer(t, step, mu, now.attention)
-        return now._of_tokens(t, step, mu, summation)
-
-    def _of_tokens(
-        self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, summation: AbstractSummation
+    def layer(
+        self, k: Int[Array, ""], t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, summation: AbstractSummation
     ) -> Tokens:
-        """One layer on tokens, and on their weights."""
-        after = self.normalization.layer(t, step, mu, self._gamma(summation))
-        if self.reweighting is None:
+        """Layer k of the discrete Transformer, at time t, on tokens and on their weights."""
+        now = at_layer(self, k, t)
+        after = now.normalization.layer(t, step, mu, now._gamma(summation))
+        if now.reweighting is None:
             return after
-        g = self.reweighting(self.normalization.reads(mu), self.attention, summation)
+        g = now.reweighting(now.normalization.reads(mu), now.attention, summation)
         w = mu.w * jnp.exp(step * g - step * g.max())
         return eqx.tree_at(lambda nu: nu.w, after, w / w.sum())
 

@@ -1,5 +1,6 @@
 """A picture of one measure."""
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,12 +38,13 @@ def picture_of(measure: AbstractMeasure, path: str | os.PathLike[str] | None = N
     **Raises** `InputError` for a batch or another kind, `StoreError` where it cannot be written.
     """
     _refuse_others(measure)
-    figure = _cloud(measure) if isinstance(measure, Tokens) else _panel(measure)
+    figure = _drawn(measure)
     figure.suptitle(repr(measure), fontsize=12, color=INK)
     return written(figure, path)
 
 
-def _panel(measure: AbstractMeasure) -> Any:
+@functools.singledispatch
+def _drawn(measure: AbstractMeasure) -> Any:
     """What a run of the measure shows of one state, on a page of its own."""
     panel = panel_of(jax.tree.map(lambda array: on_device(np.asarray(array)[None]), measure), np.zeros(1))
     figure = blank(panel.paper)
@@ -50,6 +52,7 @@ def _panel(measure: AbstractMeasure) -> Any:
     return figure
 
 
+@_drawn.register
 def _cloud(mu: Tokens) -> Any:
     """Tokens as dots, in the colours of their clusters: the one snapshot of a run that does not move."""
     run = thinned(Trajectory.from_states([mu]))
@@ -63,8 +66,8 @@ def _cloud(mu: Tokens) -> Any:
 
 
 def _refuse_others(measure: Any) -> None:
-    drawn = isinstance(measure, Tokens) or panel_of.dispatch(type(measure)) is not panel_of.dispatch(object)
-    if not drawn:
+    kind = type(measure)
+    if all(way.dispatch(kind) is way.dispatch(object) for way in (_drawn, panel_of)):
         raise InputError(f"Tokens, a Gaussian or a density can be drawn, but not a {type(measure).__name__}.")
     if measure.leading:
         raise InputError(

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,10 +19,10 @@ from tokenfield._types import Number, no_type_check
 from tokenfield.attention.base import TOLERANCE, as_dtype
 from tokenfield.errors import InputError
 from tokenfield.evolution.ensemble import Everyone
-from tokenfield.evolution.motions import motion_for
+from tokenfield.evolution.motions import MotionKind, motion_for
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.flow import Flow, no_measure
-from tokenfield.measures import AbstractMeasure, Equiangular, Gaussian, Tokens
+from tokenfield.measures import AbstractMeasure
 from tokenfield.parameters import scheduled
 from tokenfield.status import Status
 from tokenfield.summation import AbstractSummation
@@ -88,7 +89,7 @@ def layers(
     if not isinstance(mu0, AbstractMeasure):
         raise no_measure(mu0)
     mu0.refuse_nonfinite()
-    start = _started(flow, mu0)
+    kind, start = _started(flow, mu0)
     τ = check.as_floats(check.scalar("step", step), start.dtype)
     count = depth + 1 if save is None else check.whole("save", save, 1, "how many states to keep")
     held = sum(array.nbytes for array in start.arrays.values()) * (min(count, depth + 1) + 1)
@@ -98,8 +99,9 @@ def layers(
     kept = (
         np.unique(np.linspace(0, depth, min(count, depth + 1)).round().astype(int)) if count > 1 else np.array([depth])
     )
-    sums = _sums(flow, start, summation)
-    states, finite = _scan(as_dtype(flow, start.dtype), start, τ, depth, tuple(kept.tolist()), sums)
+    sums = _sums(kind, flow, start, summation)
+    layer = Layer(kind, as_dtype(flow, start.dtype), sums)
+    states, finite = _scan(layer, start, τ, depth, tuple(kept.tolist()))
     provenance = Provenance("layers", 0.0, 0.0, "" if sums is None else sums.name, origin=mu0.origin)
     times = τ * jnp.asarray(kept, τ.dtype) if check.traced(τ) else check.on_device(np.asarray(τ) * kept)
     if check.traced((states, finite)):
@@ -122,21 +124,32 @@ def layers(
     return run
 
 
-def _started(flow: Flow, mu0: Any) -> Any:
-    """The start as the flow can move it, where its first layer would lead at once."""
-    if not isinstance(mu0, Tokens | Equiangular | Gaussian):
-        raise InputError(
-            f"Layers act on Tokens, Equiangular or a Gaussian, but got a {type(mu0).__name__}. `evolve` moves every kind."
-        )
+class Layer(eqx.Module):
+    """One layer of the discrete Transformer on a kind of measure."""
+
+    kind: type[MotionKind] = eqx.field(static=True)
+    flow: Flow
+    summation: AbstractSummation | None
+
+    def __call__(self, k: Int[Array, ""], step: Float[Array, ""], mu: Any) -> Any:
+        return self.kind.layer(self.flow, k, k * step, step, mu, self.summation)
+
+
+def _started(flow: Flow, mu0: AbstractMeasure) -> tuple[type[MotionKind], Any]:
+    """The kind of motion, and the start as the flow can move it, where its first layer would lead at once."""
     if flow.kappa is not None:
         raise InputError("Layers have no noise: `kappa` belongs to the flow's limit. Leave it out, or use evolve.")
     kind = motion_for(flow, type(mu0))
-    return kind.begin(flow, kind.settle(flow, mu0), 0.0)
+    if not kind.layered:
+        raise InputError(
+            f"Layers act on Tokens, Equiangular or a Gaussian, but got a {type(mu0).__name__}. `evolve` moves every kind."
+        )
+    return kind, kind.begin(flow, kind.settle(flow, mu0), 0.0)
 
 
-def _sums(flow: Flow, start: Any, asked: Any) -> AbstractSummation | None:
+def _sums(kind: type[MotionKind], flow: Flow, start: Any, asked: Any) -> AbstractSummation | None:
     """How sums over tokens are computed; None where there are none."""
-    if isinstance(start, Tokens):
+    if "summation" in kind.options:
         return flow.summation(start, None, asked, TOLERANCE)
     if asked is not None:
         raise InputError(f"Argument `summation` is for Tokens: a {type(start).__name__} has no sums. Leave it out.")
@@ -178,7 +191,7 @@ def _batch(everyone: Everyone, runs: list[Trajectory]) -> Trajectory:
 
 @compiled
 def _scan(
-    flow: Flow, start: Any, step: Float[Array, ""], depth: int, kept: tuple[int, ...], summation: Any
+    layer: Layer, start: Any, step: Float[Array, ""], depth: int, kept: tuple[int, ...]
 ) -> tuple[Any, Bool[Array, " depth"]]:
     """All layers; the kept states, and which layers were finite. States are written to their slots, others to a spare."""
     slots = np.full(depth + 1, len(kept))
@@ -188,7 +201,7 @@ def _scan(
 
     def one_layer(carry: Any, k: Int[Array, ""]) -> Any:
         mu, states = carry
-        mu = flow.layer(k, k * step, step, mu, summation)
+        mu = layer(k, step, mu)
         return (mu, write(states, jnp.asarray(slots)[k + 1], mu)), _finite(mu)
 
     (_, states), finite = lax.scan(one_layer, (start, write(spare, int(slots[0]), start)), jnp.arange(depth))

@@ -58,6 +58,14 @@ class MotionKind(abc.ABC):
         """A settled start as it is just after the time t0, where the flow moves it at once; traceable."""
         return start
 
+    layered: ClassVar[bool] = False
+    """Whether layers of the discrete Transformer act on this kind of measure: `layer` says how."""
+
+    @classmethod
+    def layer(cls, flow: Flow, k: Array, t: Array, step: Array, mu: Any, summation: AbstractSummation | None) -> Any:
+        """The measure after layer k of the discrete Transformer, at time t; only tokens need a summation."""
+        raise InputError(f"{cls.name} moved by `evolve` alone: there are no layers for them.")
+
     @classmethod
     def solver(cls, given: Any, start: AbstractMeasure) -> str | dfx.AbstractSolver:
         """The solver that was asked for, by its name or itself, or the usual one; refused if it does not suit."""

@@ -10,7 +10,7 @@ from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, Sums, refuse_parts
 from tokenfield.flow import Flow
 from tokenfield.measures import Equiangular
-from tokenfield.parameters import at_time
+from tokenfield.parameters import at_layer, at_time
 
 
 class Cosine(AbstractMotion, MotionKind):
@@ -20,6 +20,7 @@ class Cosine(AbstractMotion, MotionKind):
     start: Equiangular
     rtol: ClassVar[float] = 1e-10
     name: ClassVar[str] = "Equiangular tokens are"
+    layered: ClassVar[bool] = True
 
     @classmethod
     def settle(cls, flow: Flow, mu: Equiangular) -> Equiangular:
@@ -31,6 +32,11 @@ class Cosine(AbstractMotion, MotionKind):
         """On the sphere lengths are 1."""
         xp, r, on = check.known(start.r, flow.normalization.on_sphere(t0))
         return eqx.tree_at(lambda mu: mu.r, start, xp.where(on, xp.ones_like(r), r))
+
+    @classmethod
+    def layer(cls, flow: Flow, k: Any, t: Any, step: Any, mu: Equiangular, summation: Any) -> Equiangular:
+        now = at_layer(flow, k, t)
+        return now.normalization.equiangular_layer(t, step, mu, now.attention)
 
     @classmethod
     def pose(cls, flow: Flow, start: Equiangular, sums: Sums, seed: Any) -> Self:

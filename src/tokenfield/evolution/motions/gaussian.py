@@ -9,7 +9,7 @@ from tokenfield._types import Memory, Rows, Self, Time
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, State, Sums, refuse_parts
 from tokenfield.flow import Flow
 from tokenfield.measures import Gaussian
-from tokenfield.parameters import at_time
+from tokenfield.parameters import at_layer, at_time
 
 
 class Affine(AbstractMotion, MotionKind):
@@ -20,6 +20,7 @@ class Affine(AbstractMotion, MotionKind):
     start: Gaussian
     rtol: ClassVar[float] = 1e-9
     name: ClassVar[str] = "A Gaussian is"
+    layered: ClassVar[bool] = True
 
     @classmethod
     def settle(cls, flow: Flow, mu: Gaussian) -> Gaussian:
@@ -28,6 +29,11 @@ class Affine(AbstractMotion, MotionKind):
         if not flow.normalization.keeps_gaussians:
             raise flow.normalization.no_gaussians()
         return flow.normalization.settle(mu)
+
+    @classmethod
+    def layer(cls, flow: Flow, k: Any, t: Any, step: Any, mu: Gaussian, summation: Any) -> Gaussian:
+        now = at_layer(flow, k, t)
+        return now.normalization.gaussian_layer(t, step, mu, now.attention)
 
     @classmethod
     def pose(cls, flow: Flow, start: Gaussian, sums: Sums, seed: Any) -> Self:

@@ -23,6 +23,7 @@ class Particles(AbstractMotion, MotionKind):
 
     options: ClassVar[frozenset[str]] = frozenset({"summation", "devices", "coalesce"})
     name: ClassVar[str] = "Tokens without noise are"
+    layered: ClassVar[bool] = True
 
     @classmethod
     def settle(cls, flow: Flow, mu: Tokens) -> Tokens:
@@ -32,6 +33,10 @@ class Particles(AbstractMotion, MotionKind):
     @classmethod
     def begin(cls, flow: Flow, start: Tokens, t0: Any) -> Tokens:
         return flow.normalization.begin(t0, start)
+
+    @classmethod
+    def layer(cls, flow: Flow, k: Any, t: Any, step: Any, mu: Tokens, summation: Any) -> Tokens:
+        return flow.layer(k, t, step, mu, summation)
 
     @classmethod
     def pose(cls, flow: Flow, start: Tokens, sums: Sums, seed: Any) -> Self:
