@@ -51,6 +51,7 @@ class Provenance:
     origin: dict[str, Any] | None = None
     spec: dict[str, Any] | None = None
     noise: Any = None
+    step: float | None = None
     coalesce: float | None = None
     clock: str = "linear"
     accuracy: float | None = None

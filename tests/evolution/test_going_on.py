@@ -39,12 +39,14 @@ def test_mergers_go_on():
 
 
 def test_noise_goes_on_along_the_same_path():
-    """Without a drift tokens are the path itself. With steps of a given length, whose noise has no time, it is fresh noise."""
+    """Without a drift tokens are the path itself. Steps of a given length go on with their numbers."""
     flow = tkf.Flow(tkf.Linear(V=0.0), kappa=4.0)
     run, whole = (tkf.evolve(flow, MU, t=t, save=n, seed=5) for t, n in ((1.0, 3), (2.0, 5)))
     assert np.max(abs(run.extend(2.0).x - whole.x)) < 1e-12
     again = tkf.evolve(flow, MU, t=1.0, save=2, step=0.1, seed=5)
-    moved = np.diff(np.asarray(again.extend(2.0, step=0.1).x), axis=0)
+    whole = tkf.evolve(flow, MU, t=2.0, save=3, step=0.1, seed=5)
+    assert np.max(abs(again.extend(2.0).x - whole.x)) < 1e-12
+    moved = np.diff(np.asarray(again.extend(2.0, step=0.05).x), axis=0)
     assert np.max(abs(moved[0] - moved[1])) > 0.1, "not the same noise again"
 
 

@@ -184,6 +184,7 @@ def _trajectory(
         atol=task.atol,
         summation=outcome.summation,
         origin=mu0.origin if everyone is None else everyone.origin,
+        step=None if task.plan.step is None or check.traced(task.plan.step) else float(task.plan.step),
         noise=(int(task.seed) if outcome.seeds is None else outcome.seeds) if seeded else None,
         coalesce=task.radius,
         clock=task.clock,
@@ -216,14 +217,21 @@ def _going_on(
 ) -> tuple[Any, Any, Any, Options, bool]:
     """The arguments of `evolve` that continue a run: from its last state, at the time that it reached."""
     if run.provenance.noise is not None and options.seed is None and not run.batch:
-        seed = (
-            run.provenance.noise
-        )  # the same Brownian path goes on; of steps of a given length, which count from 0, another
-        options = dataclasses.replace(options, seed=seed if options.step is None else int(seeds_of(seed + 1, 1)[0]))
+        options = dataclasses.replace(options, **_noise_of(run, options.step))
     run.refuse_unfinished()
     if run.batch:
         raise InputError("A batch of runs goes on with runs.extend(t), every member with its own flow.")
     return flow, run.last(), _from(float(run.reached), t), options, zipped
+
+
+def _noise_of(run: Trajectory, step: Any) -> dict[str, Any]:
+    """The seed with which the same noise goes on. That of steps of a given length has numbers instead of times: they go on, too,
+    unless steps had another length, where it is other noise."""
+    seed, before = run.provenance.noise, run.provenance.step
+    if step is None:
+        return {"seed": seed}
+    alike = before is not None and not check.traced(step) and before == float(step)
+    return {"seed": seed, "taken": int(run.accepted)} if alike else {"seed": int(seeds_of(seed + 1, 1)[0])}
 
 
 def _from(reached: float, t: Any) -> Any:
@@ -255,7 +263,8 @@ def extended(run: Trajectory[M], t: Number, save: Any, options: dict[str, Any]) 
     if save is None:
         spacing = float(run.times[-1] - run.times[-2]) if len(run) > 1 else float("inf")
         save = _as_dense(check.number("t", t) - float(run.reached), spacing)
-    known: dict[str, Any] = {"rtol": how.rtol} | ({} if "step" in options else {"atol": how.atol})
+    step = {} if how.step is None else {"step": how.step}
+    known: dict[str, Any] = {"rtol": how.rtol} | (step or ({} if "step" in options else {"atol": how.atol}))
     if how.solver in (*SOLVERS, "etd4", "splitting"):
         known["solver"] = how.solver
     if run.observed is not None and "observe" not in options:

@@ -37,12 +37,14 @@ class Plan(eqx.Module):
     """What is added to times before a stop condition sees them, where a walk counts from its own beginning."""
     dt0: Float[Array, ""] | None = None
     """A first step that was good before; a longer one may be tried."""
+    taken: Int[Array, ""] | None = None
+    """How many steps were taken before, where a run goes on in steps of a given length."""
     observe: Any = None
     """Observables that are kept instead of states."""
 
     def problem(self, motion: AbstractMotion, ts: Float[Array, " T"]) -> "Problem":
         """The problem of one motion, whose states are saved at `ts`."""
-        solver, control = motion.method(self.solver, self.rtol, self.atol, Pacing(ts, self.t1, self.step))
+        solver, control = motion.method(self.solver, self.rtol, self.atol, Pacing(ts, self.t1, self.step, self.taken))
         return Problem(self, motion, ts, solver, control)
 
 

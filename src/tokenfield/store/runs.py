@@ -285,6 +285,7 @@ KNOWN: dict[str, Callable[[Any], bool]] = {
     "origin": lambda value: value is None or _section(value),
     "spec": lambda value: value is None or _section(value),
     "noise": lambda value: value is None or type(value) in (int, list),
+    "step": lambda value: value is None or _number(value),
     "coalesce": lambda value: value is None or _number(value),
     "clock": _word,
     "accuracy": lambda value: value is None or _number(value),
@@ -298,7 +299,7 @@ KNOWN: dict[str, Callable[[Any], bool]] = {
 def _known(about: dict[str, Any]) -> dict[str, Any]:
     known = _data(about["run"])
     if about["tokenfield"] == 1:
-        known = {"axes": [], "observed": None, **known}
+        known = {"axes": [], "observed": None, "step": None, **known}
     wanted = set(KNOWN) - ({"reached", "steps", "accepted"} if known.get("axes") else set())
     if set(known) != wanted:
         odd = sorted(set(known) ^ wanted)[0]

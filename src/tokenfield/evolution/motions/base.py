@@ -152,6 +152,8 @@ class Pacing(eqx.Module):
     ts: Float[Array, " T"]
     t1: Float[Array, ""]
     step: Float[Array, ""] | None
+    taken: Int[Array, ""] | None = None
+    """How many steps were taken before, where a run goes on."""
 
 
 class AbstractModified(AbstractMotion):

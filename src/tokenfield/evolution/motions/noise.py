@@ -52,7 +52,8 @@ class Noisy(AbstractModified, MotionKind):
     def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: Pacing) -> Method:
         jumps = [jnp.atleast_1d(jump).astype(pacing.ts.dtype) for jump in self.flow.jumps()]
         ends = jnp.concatenate([pacing.ts, *jumps])
-        noise = (Brownian if pacing.step is None else Increments)(jax.random.key(self.seed), self.inner.start.x.shape)
+        key, shape = jax.random.key(self.seed), self.inner.start.x.shape
+        noise = Brownian(key, shape) if pacing.step is None else Increments(key, shape, pacing.taken)
         return Splitting(self.flow, noise), Pace(rtol, pacing.step, self.longest_step, ends, pacing.t1)
 
     @property

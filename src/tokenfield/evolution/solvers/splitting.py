@@ -33,13 +33,15 @@ class AbstractNoise(eqx.Module):
 
 
 class Increments(AbstractNoise):
-    """Increments of steps of a given length: two normal variables a step, made from the seed and its number."""
+    """Increments of steps of a given length: two normal variables a step, made from the seed and its number. Where a run goes on,
+    numbers go on from those of the steps that were `taken`."""
 
     key: Any
     shape: tuple[int, ...] = eqx.field(static=True)
+    taken: Int[Array, ""] | None = None
 
     def begin(self, t0: Time) -> Any:
-        return jnp.asarray(0)
+        return jnp.asarray(0) if self.taken is None else self.taken
 
     def halves(self, t0: Time, t1: Time, state: Any) -> tuple[Array, Array, Any]:
         ξ = jax.random.normal(jax.random.fold_in(self.key, state), (2, *self.shape), jnp.result_type(t0))
