@@ -12,6 +12,9 @@ from tokenfield.theory.equiangular import long_context as long_context
 from tokenfield.theory.equiangular import output as output
 from tokenfield.theory.gaussian import ClosedForm as ClosedForm
 from tokenfield.theory.gaussian import closed_form as closed_form
+from tokenfield.theory.lipschitz import adversarial as adversarial
+from tokenfield.theory.lipschitz import lipschitz_lower as lipschitz_lower
+from tokenfield.theory.lipschitz import lipschitz_upper as lipschitz_upper
 from tokenfield.theory.noise import bifurcation_kappas as bifurcation_kappas
 from tokenfield.theory.noise import critical_kappa as critical_kappa
 from tokenfield.theory.noise import growth_rates as growth_rates
