@@ -219,6 +219,8 @@ USUAL: dict[str, Any] = {
     "coefficients": [1.0, 0.0, 0.0],
     "save": 3,
     "tolerance": 1e-9,
+    "nu": MU,
+    "R": 1.0,
 }
 """What calls are otherwise made of, by the names of arguments: tiny, and of few shapes, so that programs are used again."""
 
@@ -265,6 +267,7 @@ MADE = {
     "harmonics.Eigenvalues": "what `kernel_eigenvalues` returns",
     "observe.Clusters": "what `clusters` returns",
     "observe.Rate": "what `fit_rate` returns",
+    "observe.Sensitivity": "what `lipschitz` returns",
     "theory.ClosedForm": "what `closed_form` returns",
     "theory.Outcome": "what came of a check, an enumeration",
     "theory.Verdict": "what `check` returns",

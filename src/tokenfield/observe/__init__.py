@@ -21,3 +21,7 @@ from tokenfield.observe.overlap import overlap_histogram as overlap_histogram
 from tokenfield.observe.overlap import overlaps as overlaps
 from tokenfield.observe.rates import Rate as Rate
 from tokenfield.observe.rates import fit_rate as fit_rate
+from tokenfield.observe.sensitivity import Sensitivity as Sensitivity
+from tokenfield.observe.sensitivity import flow_lipschitz as flow_lipschitz
+from tokenfield.observe.sensitivity import lipschitz as lipschitz
+from tokenfield.observe.transport import wasserstein as wasserstein

@@ -5,7 +5,7 @@
 >>> round(theory.critical_kappa(tkf.kuramoto(), d=2), 12)
 2.0
 >>> theory.statement("hemisphere-rate").source, theory.statement("hemisphere-rate").number
-('rigollet2025', 'Theorem 3')
+('geshkovski2025', 'Theorem 3 in rigollet2025')
 
 Names load when they are first used, so that the list of statements needs no JAX. They are listed in `__init__.pyi`.
 """

@@ -14,6 +14,9 @@ from .linear import bifurcation_kappas as bifurcation_kappas
 from .linear import critical_kappa as critical_kappa
 from .linear import growth_rates as growth_rates
 from .linear import most_unstable as most_unstable
+from .lipschitz import adversarial as adversarial
+from .lipschitz import lipschitz_lower as lipschitz_lower
+from .lipschitz import lipschitz_upper as lipschitz_upper
 from .report import Report as Report
 from .verification import statement as statement
 from .verification import verify as verify
