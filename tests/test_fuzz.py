@@ -38,6 +38,7 @@ CIRCLE = tkf.CircleDensity.wave(0.1, degree=4)
 SPHERE = tkf.SphereDensity.wave(0.1, degree=4)
 RUN = tkf.evolve(SA, MU, t=0.5, save=3)
 FREE = tkf.Flow(tkf.Softmax(0.5), tkf.Free())
+RUN = tkf.Trajectory.from_states(np.stack([X, 2 * X - 1]))
 QUIET = tkf.usa(1.0, V=-1.0, kappa=2.0)
 """A flow with noise whose only stationary state is the uniform one."""
 
@@ -240,6 +241,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "observe.fit_rate": {"thing": [0.0, 1.0, 2.0, 3.0], "values": [1.0, 0.5, 0.25, 0.125]},
     "observe.free_energy": {"thing": CIRCLE, "flow": QUIET},
     "observe.attention_matrix": {"flow": SA},
+    "observe.attention_entropy": {"mu": MU},
+    "observe.leaders": {"mu": MU},
+    "observe.history": {"run": RUN},
+    "observe.modes": {"thing": tkf.Tokens(np.eye(2))},
+    "observe.renyi_centres": {"delta": 0.5},
     "stationary": {"flow": QUIET, "d": 2, "degree": None, "kappa": None},
     "theory.closed_form": {"flow": FREE, "mu": NORMAL},
     "theory.output": {"mu": RHO},
@@ -265,7 +271,15 @@ MADE = {
     "Dense": "a few sizes of blocks, for those who measure",
     "collapsed": "a condition that solvers call",
     "harmonics.Eigenvalues": "what `kernel_eigenvalues` returns",
+    "observe.AttentionEntropy": "what `attention_entropy` returns",
+    "observe.Centres": "what `renyi_centres` returns",
     "observe.Clusters": "what `clusters` returns",
+    "observe.Hemisphere": "what `hemisphere` returns",
+    "observe.History": "what `history` returns",
+    "observe.Leaders": "what `leaders` returns",
+    "observe.Life": "a part of what `history` returns",
+    "observe.LimitGeometry": "what `limit_geometry` returns",
+    "observe.Modes": "what `modes` returns",
     "observe.Rate": "what `fit_rate` returns",
     "observe.Sensitivity": "what `lipschitz` returns",
     "theory.ClosedForm": "what `closed_form` returns",

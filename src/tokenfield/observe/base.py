@@ -98,3 +98,24 @@ def _each(function: Callable[..., Any], mu: Tokens, arguments: tuple) -> Any:
     for _ in range(mu.x.ndim - 2):  # times, and before them any batch of runs
         of = lambda states, inner=of: jax.lax.map(inner, states)
     return of(mu)
+
+
+def one_by_one(observable: Callable[[Tokens], Any], thing: Measured, name: str) -> Any:
+    """An observable that is computed on the host and is no array: of tokens one, of a run a list with one per saved time, of a
+    batch of runs such lists in an array of its shape."""
+    mu = states(thing)
+    if check.traced(mu):
+        raise InputError(f"{name} looks at values, so it cannot be traced by jit, grad or vmap. Call it outside.")
+    if isinstance(thing, Trajectory) and thing.batch:
+        return over_members(lambda run: one_by_one(observable, run, name), thing)
+    return (
+        [observable(thing[i].present) for i in range(len(thing))] if isinstance(thing, Trajectory) else observable(mu)
+    )
+
+
+def over_members(observable: Callable[[Trajectory[Any]], Any], runs: Trajectory[Any]) -> np.ndarray:
+    """Whatever an observable says of each member of a batch, in an array of objects of its shape."""
+    found = np.empty(runs.batch, object)
+    for index in np.ndindex(*runs.batch):
+        found[index] = observable(runs.member(*index))
+    return found

@@ -139,8 +139,8 @@ def flow_lipschitz(
     - `weighted`, `full`, `tolerance`: as for `lipschitz`.
     - `rtol`: the accuracy of the run, as for `evolve`; another value compiles anew.
 
-    **Returns** the constant, of a run one per saved time; with `full` a `Sensitivity`. Under jit and vmap, where nothing can be refused,
-    the constant is NaN where a run does not reach t.
+    **Returns** the constant, of a run one per saved time; with `full` a `Sensitivity`. Under jit and vmap, where nothing can be
+    refused, the constant is NaN where a run does not reach t.
 
     **Raises** `InputError` where `mu` is not made of tokens, the flow is no map of tokens, a run from here does not reach t, or the
     tolerance is not reached.

@@ -83,8 +83,8 @@ def adversarial(attention: AbstractAttention, n: Count, R: float, d: Whole = Non
     eigenvector, Au = λu. For λ < 0 the first token is -Ru and the others are Ru, so that the first has a score of $|λ|R^2$ with
     them and they have $-|λ|R^2$ with one another; for λ > 0 the first is Ru and the others are Ru/2, with scores $λR^2/2$ and
     $λR^2/4$. Either way the first has the share $p = 1/(1 + (n-1)e^{-2R^2γ})$ of the attention of each of the others, with γ = -λ
-    or λ/8, and where it moves at a right angle to u, they all move p times as far. (In one dimension it moves along u, and they move
-    farther.) Of all real eigenvalues that with the largest γ is taken.
+    or λ/8, and where it moves at a right angle to u, they all move p times as far. (In one dimension it moves along u, and they
+    move farther.) Of all real eigenvalues that with the largest γ is taken.
 
     The first token is also the first in order, seen by all others under a causal mask, and with a larger share.
 
