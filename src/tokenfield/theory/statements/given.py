@@ -69,7 +69,7 @@ def speed(run: tkf.Trajectory, index: int) -> float:
     return float(np.abs(np.asarray(tkf.velocity(flow_of(run), run[index], t=run.times[index]))).max())
 
 
-def relabelled(run: tkf.Trajectory, flow: tkf.Flow) -> tkf.Trajectory[Any]:
+def relabelled(run: tkf.Trajectory, flow: Any) -> tkf.Trajectory[Any]:
     """The states of a run as if another flow had made them: what a check must not believe."""
     return dataclasses.replace(run, flow=flow)
 
