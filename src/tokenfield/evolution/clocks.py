@@ -37,7 +37,17 @@ def clock_named(name: Any, merging: bool) -> str:
 
 @front_door
 def log_times(t: Any, count: int = 100, first: Any = FIRST) -> np.ndarray:
-    """`count` times from 0 to t: 0, and then equal ratios from `first` on.
+    """Times in equal ratios from 0 to t, as `evolve(..., save="log")` has them.
+
+    **Arguments**
+
+    - `t`: the end time.
+    - `count`: how many times, both ends included.
+    - `first`: the first time after 0, at most a thousandth of t.
+
+    **Returns** the times: 0, `first`, and so on in equal ratios to t.
+
+    **Raises** `InputError` where t or `first` is not positive, or the count is no whole number of 1 or more.
 
     >>> log_times(100.0, 6).round(6).tolist()
     [0.0, 0.01, 0.1, 1.0, 10.0, 100.0]

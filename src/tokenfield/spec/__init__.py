@@ -58,7 +58,17 @@ class Spec:
 
     @staticmethod
     def from_dict(data: dict[str, Any], folder: Path | None = None) -> "Spec":
-        """From plain data; file names in it are relative to `folder`."""
+        """A spec from plain data.
+
+        **Arguments**
+
+        - `data`: sections by name, as in a TOML file.
+        - `folder`: what file names in it are relative to; the current folder when left out.
+
+        **Returns** the spec, validated.
+
+        **Raises** `SpecError` where a field is missing, unknown, or not what it should be.
+        """
         blame = lambda where, what: f"{'.'.join(map(str, where))}: {what}"
         try:
             return _validated(copy.deepcopy(data), folder or Path(), blame)
@@ -67,7 +77,17 @@ class Spec:
 
     @staticmethod
     def load(path: str | Path, overrides: Iterable[str] = ()) -> "Spec":
-        """From a TOML file, with overrides such as "flow.attention.beta=4" on top."""
+        """A spec from a TOML file.
+
+        **Arguments**
+
+        - `path`: the file.
+        - `overrides`: changes on top, such as "flow.attention.beta=4".
+
+        **Returns** the spec, validated.
+
+        **Raises** `SpecError` where the file cannot be read, is no TOML, or has a field that is not what it should be, with the line.
+        """
         path = Path(path)
         try:
             text = _files.read(path, toml.LARGEST).decode("utf-8")
@@ -96,6 +116,12 @@ class Spec:
         return dataclasses.replace(_validated(data, path.parent, blame), lists=lists)
 
     def measure(self) -> "AbstractMeasure":
+        """The measure that the spec describes.
+
+        **Returns** the start of the run.
+
+        **Raises** `SpecError` where its constructor refuses what the spec says, with the line.
+        """
         from tokenfield import measures
 
         with _blaming(self, "measure"):
@@ -104,6 +130,12 @@ class Spec:
             return make[arguments.pop("kind")](**arguments)
 
     def flow(self) -> "Flow":
+        """The flow that the spec describes.
+
+        **Returns** the flow.
+
+        **Raises** `SpecError` where a part refuses what the spec says, with the line.
+        """
         from tokenfield import config
         from tokenfield.flow import Flow
 
@@ -129,7 +161,16 @@ class Spec:
                 )
 
     def run(self, *, progress: bool | None = None, watch: Any = None) -> "Trajectory":
-        """Make the measure and the flow, and evolve."""
+        """Make the measure and the flow, and evolve.
+
+        **Arguments**
+
+        - `progress`, `watch`: as `evolve` has them.
+
+        **Returns** the run, which knows its spec.
+
+        **Raises** `SpecError` where parts do not fit each other or the machine, with the line.
+        """
         from tokenfield.evolution import collapsed, evolve, layers
 
         self._refuse_large()
@@ -189,7 +230,10 @@ class Spec:
             motion_for(flow, type(measure)).settle(flow, measure)
 
     def to_toml(self) -> str:
-        """The spec with every default filled in, as TOML."""
+        """The spec with every default filled in.
+
+        **Returns** its text, as TOML.
+        """
         import tomli_w
 
         return tomli_w.dumps(self.data)
