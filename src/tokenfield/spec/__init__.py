@@ -86,7 +86,8 @@ class Spec:
 
         **Returns** the spec, validated.
 
-        **Raises** `SpecError` where the file cannot be read, is no TOML, or has a field that is not what it should be, with the line.
+        **Raises** `SpecError` where the file cannot be read, is no TOML, or has a field that is not what it should be, with its
+        line.
         """
         path = Path(path)
         try:
