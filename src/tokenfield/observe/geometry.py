@@ -36,7 +36,7 @@ def support_radius(thing: Measured) -> Float[Array, "*time"]:
     >>> float(support_radius(Tokens([[3.0, 4.0], [0.0, 1.0]])))
     5.0
     """
-    if hasattr(thing.states if isinstance(thing, Trajectory) else thing, "cov"):
+    if isinstance(thing.states if isinstance(thing, Trajectory) else thing, Gaussian):
         raise InputError(
             "The support of a Gaussian is a whole subspace and has no radius. Its spread is √(tr Σ): mu.spread, or run.spread."
         )
@@ -76,7 +76,7 @@ def numerical_rank(thing: Measured | Numbers, tolerance: Number = 1e-9) -> Int[A
             raise InputError(f"numerical_rank takes a measure, a run or a matrix, but got shape {matrix.shape}.")
         return _rank(matrix, tolerance)
     mu = states(thing, Tokens | Gaussian)
-    return _rank(mu.cov, tolerance) if hasattr(mu, "cov") else each(_rank_of_tokens, thing, tolerance)
+    return _rank(mu.cov, tolerance) if isinstance(mu, Gaussian) else each(_rank_of_tokens, thing, tolerance)
 
 
 def _rank_of_tokens(mu: Tokens, tolerance: Float[Array, ""]) -> Int[Array, ""]:

@@ -118,7 +118,7 @@ def limit_geometry(thing: Measured) -> Any:
     if isinstance(thing, Trajectory) and thing.batch:
         return over_members(limit_geometry, thing)
     first, half, last = (thing[i] for i in _when(thing)) if isinstance(thing, Trajectory) else (mu, None, mu)
-    if hasattr(last, "cov"):
+    if isinstance(last, Gaussian):
         return _named(_of_gaussian(first, half, last))
     unit = max(float(np.abs(np.asarray(state.x)).max()) for state in (first, half or last, last)) or 1.0
     x = lambda state: np.asarray(state.x, np.float64)[np.asarray(last.w) > 0] / unit  # squares stay within floats
