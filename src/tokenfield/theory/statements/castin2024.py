@@ -9,7 +9,7 @@ import numpy as np
 
 import tokenfield as tkf
 from tokenfield.theory.base import Finding, Statement
-from tokenfield.theory.statements.smoothness import Scores, defined, radius
+from tokenfield.theory.statements.smoothness import Scores, defined, radius, written
 
 FOUND = "The local constant is found to 1e-6 relative."
 
@@ -87,7 +87,7 @@ class LipschitzLower(Statement):
             softmax(attention),
         )
         inner = attention.attention if isinstance(attention, tkf.Causal) else attention
-        yield "V is the identity", inner.V is None
+        yield "V is the identity", bool(np.array_equal(written(getattr(inner, "V", None), d), np.eye(d)))
         yield "tokens lie in the ball", mu is None or radius(mu) <= R * (1 + 1e-12)
 
     def findings(self, attention: Any, n: int, R: float, d: int = 2, mu: tkf.Tokens | None = None) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ import numpy as np
 
 import tokenfield as tkf
 from tokenfield.errors import InputError
+from tokenfield.theory.statements.given import flow_of
 
 
 def written(part: Any, d: int, t: float = 0.0) -> np.ndarray:
@@ -27,6 +28,11 @@ def norm(part: Any, d: int, t: float = 0.0) -> float:
     return float(np.linalg.norm(written(part, d, t), 2))
 
 
+def attention_of(run: tkf.Trajectory) -> Any:
+    """The attention of a run's flow, of any kind."""
+    return flow_of(run).attention
+
+
 def averaging(attention: Any) -> bool:
     """Whether rows of the attention matrix are weights whose sum is at most 1: then |Γ_μ(x)| ≤ ‖V‖ R."""
     inner = attention.attention if isinstance(attention, tkf.Causal) else attention
@@ -39,7 +45,7 @@ def value_norm(attention: Any, d: int, t: float = 0.0) -> float:
     """‖V‖, so that |Γ_μ(x)| ≤ ‖V‖ R for attention that averages; heads that are summed add up, others are stacked."""
     inner = attention.attention if isinstance(attention, tkf.Causal) else attention
     if not isinstance(inner, tkf.MultiHead):
-        return norm(inner.V, d, t)
+        return norm(getattr(inner, "V", None), d, t)
     norms = [value_norm(head, d, t) for head in inner.heads]
     return sum(norms) if inner.output is None else norm(inner.output, d, t) * float(np.hypot.reduce(norms))
 

@@ -12,7 +12,7 @@ from tokenfield.errors import InputError
 from tokenfield.theory.base import Finding, Statement
 from tokenfield.theory.statements.castin2025.stability import bare
 from tokenfield.theory.statements.given import flow_of, relabelled, solved, tokens_of
-from tokenfield.theory.statements.smoothness import norm, quadrature, written
+from tokenfield.theory.statements.smoothness import attention_of, norm, quadrature, written
 
 
 def gaussian_run(run: tkf.Trajectory) -> bool:
@@ -269,7 +269,7 @@ class ClosedForm(Statement):
 
 def directions(run: tkf.Trajectory) -> np.ndarray:
     """The eigenvalues of M = VA + AᵀVᵀ, smallest first; those that are round-off are zero."""
-    attention, d = flow_of(run).attention, run.d
+    attention, d = attention_of(run), run.d
     M = written(attention.V, d) @ np.asarray(attention.score(d))
     values = np.linalg.eigvalsh(M + M.T)
     return np.where(abs(values) < 1e-12 * abs(values).max(), 0.0, values)
@@ -490,7 +490,7 @@ class NoBlowUp(Statement):
         flow = flow_of(run)
         l2 = bare(flow) and isinstance(flow.attention, tkf.L2) and flow.timeless
         yield "a Gaussian moves by L2 attention alone, in R^d, whose parameters do not change", gaussian_run(run) and l2
-        K = written(flow.attention.K, run.d)
+        K = written(attention_of(run).K, run.d)
         yield "K has no kernel", len(K) >= run.d and float(np.linalg.cond(K)) < 1e12
 
     def findings(self, run: tkf.Trajectory) -> Iterator[Finding]:
@@ -552,7 +552,8 @@ class ThinKeys(Statement):
         flow = flow_of(run)
         l2 = bare(flow) and isinstance(flow.attention, tkf.L2) and flow.timeless
         yield "a Gaussian moves by L2 attention alone, in R^d, whose parameters do not change", gaussian_run(run) and l2
-        q, k, V = (written(part, run.d) for part in (flow.attention.Q, flow.attention.K, flow.attention.V))
+        attention = attention_of(run)
+        q, k, V = (written(part, run.d) for part in (attention.Q, attention.K, attention.V))
         yield "there is one query and one key", len(q) == 1 == len(k)
         yield "kᵀV = 0, and q is an eigenvector of Vᵀ", float(abs(k @ V).max()) < 1e-12 and self._turned(q, V) < 1e-12
         yield "v qᵀΣ₀k is positive", bool((q @ V @ np.asarray(run.cov[0]) @ k.T).item() > 0)
@@ -561,7 +562,7 @@ class ThinKeys(Statement):
         return float(np.abs(q @ V - (q @ V @ q.T) / (q @ q.T) * q).max())
 
     def findings(self, run: tkf.Trajectory) -> Iterator[Finding]:
-        attention, Σ = flow_of(run).attention, np.asarray(run.cov[0])
+        attention, Σ = attention_of(run), np.asarray(run.cov[0])
         q, k, V = (written(part, run.d) for part in (attention.Q, attention.K, attention.V))
         star = float(((0.5 / float(attention.beta) + k @ Σ @ k.T) / (q @ V @ Σ @ k.T)).item())
         ended = float(run.reached) - float(run.times[0])
