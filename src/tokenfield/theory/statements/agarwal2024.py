@@ -99,6 +99,8 @@ class HeatLimit(Statement):
         apart, coefficient = self._errors(mu, ε, field)
         axes.loglog(ε, apart, "o", label=r"$|(2/ε)(x - Γ(x)) + ∇\log μ|$")
         axes.loglog(ε, coefficient * ε, "k--", lw=1, label=r"$(ε/4)\,|Σ^{-2}(x - m)|$")
+        axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+        axes.set_xticks([], minor=True)
         axes.set_xlabel("ε")
         axes.legend()
 
@@ -158,6 +160,8 @@ class HeatTokens(Statement):
         axes.loglog(
             epsilons, self._errors(mu, x, velocity, epsilons), "o-", label=f"{mu.n} tokens for a density with two humps"
         )
+        axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+        axes.set_xticks([], minor=True)
         axes.set_xlabel("ε")
         axes.set_ylabel(r"largest $|(2/ε)(x - Γ(x)) + ∇\log μ|$")
         axes.legend(fontsize=7)

@@ -70,7 +70,9 @@ class DepthLimit(Statement):
     def plot(self, axes: Any, run: tkf.Trajectory, depths: Sequence[int]) -> None:
         τ = (float(run.times[-1]) - float(run.times[0])) / np.asarray(depths)
         axes.loglog(τ, errors(run, depths), "o-", ms=4, label=type(flow_of(run).normalization).__name__)
-        axes.set_xlabel("τ")
+        axes.set_xticks(τ, [f"1/{depth}" for depth in depths])
+        axes.set_xticks([], minor=True)
+        axes.set_xlabel("τ, over the time of the run")
         axes.set_ylabel("largest distance of layers from the flow")
         axes.legend(fontsize=7)
 

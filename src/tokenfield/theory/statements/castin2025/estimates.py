@@ -140,6 +140,7 @@ class FieldStability(Statement):
         yield "the attention is softmax or L2", defined(attention) and not isinstance(attention, tkf.Causal)
         yield "its parameters do not change with depth", constant(attention)
         yield "p is at least 1", p >= 1
+        yield "the measures differ", float(tkf.observe.wasserstein(mu, nu, p)) > 0
 
     def findings(
         self, attention: Any, mu: tkf.Tokens, nu: tkf.Tokens, p: float = 2.0, x: Any = None, gaps: Any = None

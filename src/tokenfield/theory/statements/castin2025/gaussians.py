@@ -82,7 +82,10 @@ class GaussianMap(Statement):
         )
 
     def cases(self, small: bool) -> Iterator[dict[str, Any]]:
-        mu, few = tkf.Gaussian([0.5, -0.2], [[0.6, 0.2], [0.2, 0.4]]), {"samples": 500 if small else 20_000}
+        mu, few = (
+            tkf.Gaussian([0.5, -0.2], [[0.6, 0.2], [0.2, 0.4]]),
+            {"nodes": 24 if small else 40, "samples": 500 if small else 20_000},
+        )
         A, V = [[0.8, 0.3], [-0.4, 0.5]], [[1.0, 0.5], [0.0, -1.0]]
         yield {"attention": tkf.Softmax(A=A, V=V), "mu": mu, **few}
         yield {"attention": tkf.L2(Q=A, V=V), "mu": mu, **few}
@@ -92,7 +95,7 @@ class GaussianMap(Statement):
     def broken(self) -> Iterator[tuple[str, dict[str, Any]]]:
         mu, A = tkf.Gaussian([0.5, -0.2], [[0.6, 0.2], [0.2, 0.4]]), np.array([[0.8, 0.3], [-0.4, 0.5]])
         m, Σ = np.asarray(mu.mean), np.asarray(mu.cov)
-        soft = {"attention": tkf.Softmax(A=A), "mu": mu, "samples": 500}
+        soft = {"attention": tkf.Softmax(A=A), "mu": mu, "nodes": 24, "samples": 500}
         yield "Aᵀ for A", {**soft, "field": lambda x: m + x @ (Σ @ A.T).T}
         yield "the field without the mean", {**soft, "field": lambda x: x @ (Σ @ A).T}
         yield "sigmoid attention", {"attention": tkf.Sigmoid(), "mu": mu}
