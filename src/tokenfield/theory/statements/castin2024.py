@@ -20,6 +20,12 @@ def softmax(attention: Any) -> bool:
     return defined(attention) and isinstance(inner, tkf.Softmax) and tkf.Flow(attention).timeless
 
 
+def local(attention: Any, mu: tkf.Tokens, weighted: bool = False) -> float:
+    """The local Lipschitz constant."""
+    found: Any = tkf.observe.lipschitz(attention, mu, weighted=weighted)
+    return float(found)
+
+
 class LipschitzUpper(Statement):
     """Of attention at tokens; a constant that was found elsewhere may be given."""
 
@@ -39,7 +45,7 @@ class LipschitzUpper(Statement):
 
     def findings(self, attention: Any, mu: tkf.Tokens, constant: float | None = None) -> Iterator[Finding]:
         bound = float(tkf.theory.lipschitz_upper(attention, mu.n, radius(mu), mu.d))
-        found = float(tkf.observe.lipschitz(attention, mu)) if constant is None else constant
+        found = local(attention, mu) if constant is None else constant
         yield Finding(
             f"local Lipschitz constant at {mu.n} tokens, in units of its bound",
             predicted=1.0,
@@ -59,7 +65,7 @@ class LipschitzUpper(Statement):
 
     def broken(self) -> Iterator[tuple[str, dict[str, Any]]]:
         mu = tkf.Tokens.gaussian(n=24, d=3, seed=0)
-        wild = float(tkf.observe.lipschitz(tkf.Unnormalized(2.0), mu))
+        wild = local(tkf.Unnormalized(2.0), mu)
         yield "the constant of unnormalized attention", {"attention": tkf.Softmax(2.0), "mu": mu, "constant": wild}
         yield "unnormalized attention", {"attention": tkf.Unnormalized(2.0), "mu": mu}
 
@@ -75,8 +81,9 @@ class LipschitzLower(Statement):
         "γ = max(-λ_min, λ_max/8) over real eigenvalues of A."
     )
     remark = (
-        "The first token moved at a right angle attains the bound; moved along the eigenvector as well, adversarial tokens exceed it: at "
-        "R = 2 by 6% to 16% for n = 24, and 1.6 to 2.4 times for n = 256, where n is no longer small beside e^(2R²γ)."
+        "The first token moved at a right angle attains the bound; moved along the eigenvector as well, adversarial tokens "
+        "exceed it: at R = 2 by 6% to 16% for n = 24, and 1.6 to 2.4 times for n = 256, where n is no longer small beside "
+        "e^(2R²γ)."
     )
 
     def hypotheses(
@@ -96,7 +103,7 @@ class LipschitzLower(Statement):
         yield Finding(
             f"local Lipschitz constant at {n} adversarial tokens, in units of its bound",
             predicted=1.0,
-            measured=float(tkf.observe.lipschitz(attention, mu)) / bound,
+            measured=local(attention, mu) / bound,
             tolerance=2e-6,
             because=FOUND,
             relation="≥",
@@ -142,7 +149,7 @@ class LipschitzMeanField(Statement):
 
     def findings(self, attention: Any, mu: tkf.Tokens, constant: float | None = None) -> Iterator[Finding]:
         scores, R = Scores.of(attention, mu.d), radius(mu)
-        found = float(tkf.observe.lipschitz(attention, mu, weighted=True)) if constant is None else constant
+        found = local(attention, mu, weighted=True) if constant is None else constant
         yield Finding(
             f"local Lipschitz constant at {mu.n} tokens of any weight, in units of its bound (‖A‖R² = {scores.cross * R**2:.3g})",
             predicted=1.0,
@@ -168,7 +175,7 @@ class LipschitzMeanField(Statement):
 
     def broken(self) -> Iterator[tuple[str, dict[str, Any]]]:
         mu = hardest(2.0)
-        twice = float(tkf.observe.lipschitz(tkf.Softmax(-3.0), hardest(2.0, 3.0), weighted=True))
+        twice = local(tkf.Softmax(-3.0), hardest(2.0, 3.0), weighted=True)
         yield "the constant at three times the β", {"attention": tkf.Softmax(-1.0), "mu": mu, "constant": twice}
         yield "a mask", {"attention": tkf.Causal(tkf.Softmax(-1.0)), "mu": mu}
 
@@ -206,7 +213,8 @@ class LayerWasserstein(Statement):
     ) -> Iterator[Finding]:
         scores, R = Scores.of(attention, mu.d), max(radius(mu), radius(nu))
         before = float(tkf.observe.wasserstein(mu, nu, p))
-        after = float(tkf.observe.wasserstein(*(image(attention, mu, nu) if images is None else images), p))
+        one, other = image(attention, mu, nu) if images is None else images
+        after = float(tkf.observe.wasserstein(one, other, p))
         yield Finding(
             f"stretch of W_p in units of L_p, p = {p:g} (‖A‖R² = {scores.cross * R**2:.3g})",
             predicted=1.0,
@@ -297,7 +305,7 @@ class AdversarialGrowth(Statement):
     def broken(self) -> Iterator[tuple[str, dict[str, Any]]]:
         ns = (16, 90, 512)
         still = tkf.Softmax(0.0)
-        means = [float(tkf.observe.lipschitz(still, tkf.theory.adversarial(tkf.Softmax(-1.0), n, 3.0))) for n in ns]
+        means = [local(still, tkf.theory.adversarial(tkf.Softmax(-1.0), n, 3.0)) for n in ns]
         yield "means, whose constant is 1", {"attention": tkf.Softmax(-1.0), "R": 3.0, "ns": ns, "constants": means}
         yield (
             "a ball so small that n is not small beside e^(2R²γ)",
@@ -322,12 +330,12 @@ class AdversarialGrowth(Statement):
 
 def measured(attention: Any, R: float, ns: Sequence[int]) -> list[float]:
     """The local constants at adversarial tokens."""
-    return [float(tkf.observe.lipschitz(attention, tkf.theory.adversarial(attention, n, R))) for n in ns]
+    return [local(attention, tkf.theory.adversarial(attention, n, R)) for n in ns]
 
 
 def one_random(attention: Any, R: float, n: int) -> float:
     """The local constant at tokens that are uniform on the sphere of radius R."""
-    return float(tkf.observe.lipschitz(attention, tkf.Tokens(R * tkf.Tokens.uniform_sphere(n=n, d=2, seed=0).x)))
+    return local(attention, tkf.Tokens(R * tkf.Tokens.uniform_sphere(n=n, d=2, seed=0).x))
 
 
 STATEMENTS: tuple[Statement, ...] = (

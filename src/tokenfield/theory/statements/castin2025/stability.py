@@ -64,8 +64,8 @@ class SupportBound(Statement):
             measured=float((R / bound)[1:].max()),
             tolerance=solved(run) + left + 1e-12,
             because=(
-                "Each accepted step errs by at most rtol of a token's length, and no error grows faster than the bound: rtol × steps; "
-                f"the integral of ‖V‖ moved by {left:.1g} as its intervals were halved."
+                "Each accepted step errs by at most rtol of a token's length, and no error grows faster than the bound: "
+                f"rtol × steps; the integral of ‖V‖ moved by {left:.1g} as its intervals were halved."
             ),
             relation="≤",
         )
