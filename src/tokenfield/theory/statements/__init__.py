@@ -2,9 +2,31 @@
 conjecture of your own would, and those load when a statement is checked: listing them needs no JAX."""
 
 from tokenfield.theory.base import Statement
-from tokenfield.theory.statements import chen2025, chen2025b, chen2026, geshkovski2025, karagodin2025, rigollet2025
+from tokenfield.theory.statements import (
+    agarwal2024,
+    castin2024,
+    castin2025,
+    chen2025,
+    chen2025b,
+    chen2026,
+    geshkovski2025,
+    karagodin2025,
+    rigollet2025,
+    sander2022,
+)
 
-PAPERS = (geshkovski2025, chen2025, chen2025b, karagodin2025, chen2026, rigollet2025)
+PAPERS = (
+    geshkovski2025,
+    chen2025,
+    chen2025b,
+    karagodin2025,
+    chen2026,
+    rigollet2025,
+    castin2025,
+    castin2024,
+    agarwal2024,
+    sander2022,
+)
 
 STATEMENTS: dict[str, Statement] = {one.name: one for paper in PAPERS for one in paper.STATEMENTS}
 """All of them, by name."""
