@@ -2,9 +2,39 @@
 conjecture of your own would, and those load when a statement is checked: listing them needs no JAX."""
 
 from tokenfield.theory.base import Statement
-from tokenfield.theory.statements import chen2025, chen2025b, chen2026, geshkovski2025, karagodin2025, rigollet2025
+from tokenfield.theory.statements import (
+    balasubramanian2025,
+    bertini2010,
+    bruno2025,
+    bruno2025b,
+    chen2025,
+    chen2025b,
+    chen2026,
+    delarue2025,
+    geshkovski2024,
+    geshkovski2025,
+    karagodin2025,
+    rigollet2025,
+    shalova2024,
+    sznitman1991,
+)
 
-PAPERS = (geshkovski2025, chen2025, chen2025b, karagodin2025, chen2026, rigollet2025)
+PAPERS = (
+    geshkovski2025,
+    chen2025,
+    chen2025b,
+    karagodin2025,
+    chen2026,
+    geshkovski2024,
+    bruno2025,
+    bruno2025b,
+    shalova2024,
+    bertini2010,
+    balasubramanian2025,
+    sznitman1991,
+    delarue2025,
+    rigollet2025,
+)
 
 STATEMENTS: dict[str, Statement] = {one.name: one for paper in PAPERS for one in paper.STATEMENTS}
 """All of them, by name."""
