@@ -79,13 +79,20 @@ class EarlyClusters(Statement):
         yield "tokens that repel each other", {"run": away}
 
     def plot(self, axes: Any, run: tkf.Trajectory) -> None:
-        β, θ = float(flow_of(run).coupling().beta), np.linspace(0, 2 * np.pi, 2000)
-        axes.plot(
-            θ, run.final(θ), lw=1.2, label=f"β = {β:g}: {_Waves(run).clusters} maxima, √(2β) = {np.sqrt(2 * β):.1f}"
+        waves, θ = _Waves(run), np.linspace(0, 2 * np.pi, 2000)
+        β, f, above = waves.beta, run.final(θ) - 1, len(axes.lines)
+        axes.plot(θ, above + 0.45 * f / np.abs(f).max(), lw=1.2)
+        axes.text(
+            2 * np.pi + 0.1,
+            above,
+            f"β = {β:g}: {waves.clusters} maxima\n√(2β) = {np.sqrt(2 * β):.1f}",
+            fontsize=7,
+            va="center",
         )
+        axes.set_xlim(0, 2.7 * np.pi)
+        axes.set_yticks([])
         axes.set_xlabel("θ")
-        axes.set_ylabel("density at the end")
-        axes.legend(fontsize=7)
+        axes.set_ylabel("densities at the end, less 1, each to its own scale")
 
 
 class _Waves:

@@ -384,6 +384,8 @@ class _Local:
     def plot(self, axes: Any) -> None:
         constant = np.linalg.norm(self.next, axis=1).max() / 2
         axes.loglog(self.betas, self.errors, "o", label=f"d = {self.d}: largest error of β v")
+        axes.xaxis.set_minor_formatter("")
+        axes.set_xticks(self.betas, [f"{β:g}" for β in self.betas])
         axes.loglog(self.betas, constant / self.betas, "--", lw=1, label=f"d = {self.d}: {constant:.3g}/β")
         axes.set_xlabel("β")
         axes.legend(fontsize=7)

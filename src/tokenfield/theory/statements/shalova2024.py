@@ -64,12 +64,13 @@ class GrowthRates(Statement):
 
     def plot(self, axes: Any, run: tkf.Trajectory) -> None:
         waves = _Waves(run)
+        scale = np.abs(waves.rates[1:7]).max()
         label = f"{waves.kind}, β = {waves.beta:g}, d = {waves.d}"
-        points = axes.plot(waves.there, [waves.measured(l) for l in waves.there], "o", label=label)
-        axes.plot(np.arange(1, 9), waves.rates[1:9], "--", lw=1, color=points[0].get_color())
+        points = axes.plot(waves.there, [waves.measured(l) / scale for l in waves.there], "o", label=label)
+        axes.plot(np.arange(1, 7), waves.rates[1:7] / scale, "--", lw=1, color=points[0].get_color())
         axes.axhline(0, color="0.7", lw=0.7)
         axes.set_xlabel("degree l")
-        axes.set_ylabel("growth rate (dashed: theory)")
+        axes.set_ylabel("growth rate over the largest (dashed: theory)")
         axes.legend(fontsize=7)
 
 
