@@ -35,12 +35,24 @@ def tokens_of(run: tkf.Trajectory) -> tkf.Trajectory[tkf.Tokens]:
     return run
 
 
+def mergers_of(run: tkf.Trajectory) -> Any:
+    """The mergers of a run; refused where tokens do not merge."""
+    if run.mergers is None:
+        raise InputError("This statement needs a run whose tokens merge: evolve(..., coalesce=1e-5).")
+    return run.mergers
+
+
 def attracting(flow: tkf.Flow) -> bool:
     """Whether this is (SA) or (USA): no matrices but positive multiples of the identity, β ≥ 0, on the sphere, and nothing else."""
     known = flow.coupling_if_any()
     plain = flow.mlp is None and flow.reweighting is None and flow.kappa is None
     sphere = plain and flow.normalization.tangential and flow.normalization.timeless
     return sphere and known is not None and bool(known.beta >= 0) and bool(known.V > 0)
+
+
+def noise_of(flow: tkf.Flow) -> float:
+    """κ of a flow; infinite where it has no noise."""
+    return np.inf if flow.kappa is None else float(flow.kappa)
 
 
 def contraction(flow: tkf.Flow) -> float:
@@ -86,3 +98,34 @@ def asymptotic_slope(x: np.ndarray, y: np.ndarray) -> tuple[float, float, str]:
         f"The law is one of late times: from the first half of the window to the second its slope still moved by {drift:.1g}, and "
         "corrections that fall leave less than twice that.",
     )
+
+
+def settled(run: tkf.Trajectory, values: np.ndarray) -> tuple[float, str, str | None]:
+    """How far values along a run may still be from where they end, why, and why nothing can be said if they have not settled:
+    values that converge exponentially have less before them than they moved by in the second half of the run."""
+    times, values = np.asarray(run.times), np.asarray(values)
+    middle = values[np.searchsorted(times, (times[0] + times[-1]) / 2)]
+    before, moved = abs(float(middle - values[0])), abs(float(values[-1] - middle))
+    solver = int(run.accepted) * (run.provenance.rtol + run.provenance.atol)
+    because = f"It moved by {moved:.1g} in the second half of the run, and less is left; rtol for every step adds {solver:.1g}."
+    unsure = "It has not settled: in the second half of the run it moved by more than half as much as in the first."
+    return moved + solver, because, unsure if moved > 0.5 * before + solver else None
+
+
+def same_equation(one: tkf.Trajectory, other: tkf.Trajectory) -> bool:
+    """Whether two runs have the same attention, noise, start and end of time."""
+    numbers = []
+    for run in (one, other):
+        flow = flow_of(run)
+        known = flow.coupling()
+        numbers.append(
+            (
+                float(known.beta),
+                float(known.V),
+                float(known.log_unit),
+                1 / noise_of(flow),
+                *np.asarray(run.times)[[0, -1]],
+            )
+        )
+    kinds = {flow_of(run).coupling().kind for run in (one, other)}
+    return len(kinds) == 1 and bool(np.allclose(numbers[0], numbers[1]))
