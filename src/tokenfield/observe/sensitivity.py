@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._front import front_door
@@ -104,7 +104,7 @@ def lipschitz(
     time = check.as_floats(check.scalar("t", t), dtype)
     attention = at_time(as_dtype(attention, dtype), time)
     goal = _goal(tolerance, dtype)
-    found, healthy = each(_of_attention, mu, attention, _sums(attention, tokens), weighted, goal)
+    found, healthy = each(_of_attention, mu, attention, _sums(attention, tokens), _flag(weighted), goal)
     if not check.traced(healthy) and not np.all(np.asarray(healthy)):
         raise InputError(
             f"{type(attention).__name__} attention did not reach its own tolerance in its number of iterations. "
@@ -137,7 +137,7 @@ def flow_lipschitz(
     - `mu`: tokens, or a run or a batch of runs of them: then the constant of the time-t map from each saved state.
     - `t`: the end time, from 0, or a pair (start, end).
     - `weighted`, `full`, `tolerance`: as for `lipschitz`.
-    - `rtol`: the accuracy of the run, as for `evolve`; another value compiles anew.
+    - `rtol`: the accuracy of the run, as for `evolve`, at most 0.01; another value compiles anew.
 
     **Returns** the constant, of a run one per saved time; with `full` a `Sensitivity`. Under jit and vmap, where nothing can be
     refused, the constant is NaN where a run does not reach t.
@@ -158,9 +158,9 @@ def flow_lipschitz(
         )
     tokens = _tokens(mu)
     flow.check(tokens.d)
-    ends = _ends(t)
+    ends = _ends(t, tokens.x.dtype)
     goal = _goal(tolerance, tokens.x.dtype)
-    found, code = each(_of_flow, mu, flow, ends, weighted, goal, check.number("rtol", rtol, positive=True))
+    found, code = each(_of_flow, mu, flow, ends, _flag(weighted), goal, _accuracy(rtol))
     if not check.traced(code) and (bad := np.asarray(code) != Status.COMPLETED).any():
         status = Status(int(np.asarray(code)[bad].flat[0]))
         raise InputError(
@@ -178,6 +178,18 @@ def _tokens(mu: Any) -> Tokens:
     return tokens
 
 
+def _flag(weighted: bool) -> Bool[Array, ""]:
+    """As an array, which is no part of a program."""
+    return check.on_device(np.asarray(weighted))
+
+
+def _accuracy(rtol: Any) -> float:
+    accuracy = check.number("rtol", rtol, positive=True)
+    if accuracy > 0.01:
+        raise InputError(f"Argument `rtol` must be at most 0.01, or derivatives mean nothing, but is {accuracy:g}.")
+    return accuracy
+
+
 def _goal(tolerance: Any, dtype: Any) -> Float[Array, ""]:
     """The residual that is asked for, at least that which round-off allows."""
     wanted = check.number("tolerance", tolerance, positive=True)
@@ -186,7 +198,7 @@ def _goal(tolerance: Any, dtype: Any) -> Float[Array, ""]:
     return check.on_device(np.asarray(max(2 * wanted, FLOOR * float(jnp.finfo(dtype).eps)), dtype))
 
 
-def _ends(t: Any) -> tuple[Array, Array]:
+def _ends(t: Any, dtype: Any) -> tuple[Array, Array]:
     """The interval of time, as `evolve` reads it."""
     pair = t if isinstance(t, tuple | list) else (0.0, t)
     if len(pair) != 2:
@@ -194,7 +206,7 @@ def _ends(t: Any) -> tuple[Array, Array]:
     start, end = (check.scalar("t", part) for part in pair)
     if not check.traced((start, end)) and not float(start) < float(end):
         raise InputError(f"Time runs forward: `t` must end after t = {float(start):g}, but ends at {float(end):g}.")
-    return start, end
+    return check.as_floats(start, dtype), check.as_floats(end, dtype)
 
 
 def _sums(attention: AbstractAttention, mu: Tokens) -> AbstractSummation:
@@ -206,7 +218,11 @@ def _sums(attention: AbstractAttention, mu: Tokens) -> AbstractSummation:
 
 
 def _of_attention(
-    mu: Tokens, attention: AbstractAttention, summation: AbstractSummation, weighted: bool, goal: Float[Array, ""]
+    mu: Tokens,
+    attention: AbstractAttention,
+    summation: AbstractSummation,
+    weighted: Bool[Array, ""],
+    goal: Float[Array, ""],
 ) -> tuple[Sensitivity, Any]:
     """The search at one state, and whether attention solved its own equations there."""
     field = lambda x: attention.field(mu.with_points(x), None, summation)
@@ -217,7 +233,7 @@ def _of_attention(
 
 
 def _of_flow(
-    mu: Tokens, flow: Flow, ends: tuple, weighted: bool, goal: Float[Array, ""], rtol: float
+    mu: Tokens, flow: Flow, ends: tuple, weighted: Bool[Array, ""], goal: Float[Array, ""], rtol: float
 ) -> tuple[Sensitivity, Int[Array, ""]]:
     """The search at one state, and how the run from there ended."""
     run = lambda x, adjoint: evolve(flow, mu.with_points(x), ends, save=1, rtol=rtol, max_steps=STEPS, adjoint=adjoint)
@@ -229,10 +245,10 @@ def _of_flow(
     return found._replace(value=jnp.where(arrived, found.value, jnp.nan)), code
 
 
-def _normed(mu: Tokens, weighted: bool, forward: Product, backward: Product) -> tuple[Product, Product]:
+def _normed(mu: Tokens, weighted: Bool[Array, ""], forward: Product, backward: Product) -> tuple[Product, Product]:
     """Both products in coordinates in which the norm is the plain one; tokens without weight, which fill up a batch, rest."""
     present = (mu.w > 0)[:, None]
-    size = jnp.where(present, jnp.sqrt(mu.w)[:, None] if weighted else 1.0, 0.0)
+    size = jnp.where(present, jnp.where(weighted, jnp.sqrt(mu.w)[:, None], 1.0), 0.0)
     inverse = jnp.where(present, 1 / jnp.where(size > 0, size, 1.0), 0.0)
     return lambda v: size * forward(inverse * v), lambda u: inverse * backward(size * u)
 
