@@ -70,7 +70,7 @@ def wasserstein(mu: Measured, nu: Measured, p: Number = 2.0, *, ground: str | No
         raise InputError(f"Unknown ground distance {check.brief(ground)}. {suggest(ground, GROUNDS)}")
     one, other = (states(thing, AbstractMeasure) for thing in (mu, nu))
     front = _times(one, other)
-    if isinstance(one, Gaussian) and isinstance(other, Gaussian):
+    if _has(one, "cov") and _has(other, "cov"):
         return _bures(one, other, power, ground)
     _refuse_strangers(one, other)
     if check.traced((one, other)):
@@ -113,6 +113,11 @@ def _state(mu: AbstractMeasure, index: tuple[int, ...]) -> AbstractMeasure:
     return eqx.tree_at(lambda mu: [getattr(mu, name) for name in names], mu, taken).present
 
 
+def _has(mu: AbstractMeasure, array: str) -> bool:
+    """Whether a measure is made of this: points x, or a covariance."""
+    return array in mu.axes
+
+
 def _has_density(*measures: AbstractMeasure) -> bool:
     return any(isinstance(mu, AbstractDensity) for mu in measures)
 
@@ -120,12 +125,12 @@ def _has_density(*measures: AbstractMeasure) -> bool:
 def _refuse_strangers(one: AbstractMeasure, other: AbstractMeasure) -> None:
     """Refuse measures between which no distance is known here."""
     for mu in (one, other):
-        if isinstance(mu, Gaussian):
+        if _has(mu, "cov"):
             raise InputError(
                 f"A Gaussian is compared with a Gaussian, but got {type(one).__name__} and {type(other).__name__}. Take tokens of "
                 "it, gaussian.sample(n), or the Gaussian of the tokens, Gaussian.of(tokens)."
             )
-        if not isinstance(mu, Tokens | AbstractDensity):
+        if not (_has(mu, "x") or _has_density(mu)):
             raise InputError(
                 f"Wasserstein distances are those of tokens, densities and Gaussians, but got {type(mu).__name__}. Take tokens "
                 "of it: mu.tokens()."
@@ -194,7 +199,7 @@ class _Cost(NamedTuple):
             _refuse_off_sphere(mu)
         if one.d > 2:
             return self._by_positions(one, other, self._of_tokens)
-        if isinstance(one, Tokens) and isinstance(other, Tokens):
+        if _has(one, "x") and _has(other, "x"):
             return self._by_positions(one, other, lambda a, b: around(_law(a), _law(b), self.p))
         return around(_law(one), _law(other), self.p)
 
@@ -265,7 +270,7 @@ def _law(mu: Any) -> "Atoms | Wave":
 
 
 def _refuse_off_sphere(mu: Any) -> None:
-    if not isinstance(mu, Tokens):
+    if not _has(mu, "x"):
         return
     if mu.d < 2:
         raise InputError(
