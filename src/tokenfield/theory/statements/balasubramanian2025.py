@@ -222,8 +222,10 @@ class FokkerPlanck(Statement):
 
     def broken(self) -> Iterator[tuple[str, dict[str, Any]]]:
         both = _sampled(tkf.usa(1.0, kappa=4.0), 400, 24)
-        c = np.asarray(both["density"].states.coefficients)
-        reversed_ = both["density"].states.with_coefficients(np.stack([c[0], 2 * c[0] - c[-1]]))  # to first order in t
+        import jax.numpy as jnp
+
+        c = both["density"].states.coefficients
+        reversed_ = both["density"].states.with_coefficients(jnp.stack([c[0], 2 * c[0] - c[-1]]))  # to first order in t
         yield "the signs of the survey", {**both, "density": dataclasses.replace(both["density"], states=reversed_)}
         backward = tkf.usa(1.0, kappa=4.0, V=-1.0)
         wrong = tkf.evolve(backward, both["density"][0], t=0.5, save=2)

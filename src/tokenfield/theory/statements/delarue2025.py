@@ -59,7 +59,7 @@ class UniformChaos(Statement):
             )
 
     def cases(self, small: bool) -> Iterator[dict[str, Any]]:
-        n, count = (48, 256) if small else (256, 1024)
+        n, count = (48, 256) if small else (256, 512)
         for κ in (1.0,) if small else (0.5, 1.0, 1.5):
             yield {"tokens": _ensemble(κ, n, count)}
 
