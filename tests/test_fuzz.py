@@ -38,7 +38,6 @@ CIRCLE = tkf.CircleDensity.wave(0.1, degree=4)
 SPHERE = tkf.SphereDensity.wave(0.1, degree=4)
 RUN = tkf.evolve(SA, MU, t=0.5, save=3)
 FREE = tkf.Flow(tkf.Softmax(0.5), tkf.Free())
-RUN = tkf.Trajectory.from_states(np.stack([X, 2 * X - 1]))
 QUIET = tkf.usa(1.0, V=-1.0, kappa=2.0)
 """A flow with noise whose only stationary state is the uniform one."""
 

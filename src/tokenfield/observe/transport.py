@@ -1,6 +1,7 @@
 """How far apart two measures are: the cost of the best way to move one onto the other."""
 
 import math
+import os
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -230,10 +231,23 @@ class _Cost(NamedTuple):
         return top * math.fsum(m * (c / top) ** self.p for m, c in zip(shares, found, strict=True)) ** (1 / self.p)
 
 
+def _pot() -> Any:
+    """POT, without the libraries whose arrays it would also take: with PyTorch, loading it would last seconds."""
+    others = {f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "TENSORFLOW", "CUPY", "JAX")}
+    before = {name: os.environ.get(name) for name in others}
+    os.environ.update({name: value for name, value in others.items() if before[name] is None})
+    try:
+        import ot
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+    return ot
+
+
 def _simplex(w: np.ndarray, v: np.ndarray, costs: np.ndarray) -> float:
     """The least total cost, by POT; refused where it did not get there."""
-    import ot
-
+    ot = _pot()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what it warns of is in its log, and refused here
         total, log = ot.emd2(w / w.sum(), v / v.sum(), costs, numItermax=ITERATIONS, log=True)
