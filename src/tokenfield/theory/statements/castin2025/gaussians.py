@@ -45,7 +45,8 @@ class GaussianMap(Statement):
     def findings(
         self, attention: Any, mu: tkf.Gaussian, nodes: int = 40, samples: int = 2000, field: Any = None
     ) -> Iterator[Finding]:
-        x = np.asarray(mu.mean) + np.array([[0.0] * mu.d, [1.0] * mu.d, [-0.5] * (mu.d - 1) + [1.0]]) @ mu.factor.T
+        steps = np.array([[0.0] * mu.d, [1.0] * mu.d, [-0.5] * (mu.d - 1) + [1.0]])
+        x = np.asarray(mu.mean) + steps @ np.asarray(mu.factor).T
         expected = np.asarray(attention(mu, x) if field is None else field(x))
         kind = type(attention).__name__
         coarse, fine = (np.asarray(attention(quadrature(mu, k), x)) for k in (3 * nodes // 4, nodes))
