@@ -4,7 +4,7 @@ tokens in a ball, Gaussians, and what blows up."""
 from __future__ import annotations
 
 from tokenfield.theory.base import Statement
-from tokenfield.theory.statements.castin2025 import estimates, gaussians, growth, stability
+from tokenfield.theory.statements.castin2025 import covariances, estimates, gaussians, growth, stability
 
 STATEMENTS: tuple[Statement, ...] = (
     stability.SupportBound(),
@@ -15,12 +15,12 @@ STATEMENTS: tuple[Statement, ...] = (
     stability.MaskedStability(),
     gaussians.GaussianMap(),
     gaussians.StaysGaussian(),
-    gaussians.ClosedForm(),
-    gaussians.LimitRank(),
-    gaussians.BlowUp(),
-    gaussians.RankOne(),
-    gaussians.NoBlowUp(),
-    gaussians.ThinKeys(),
+    covariances.ClosedForm(),
+    covariances.LimitRank(),
+    covariances.BlowUp(),
+    covariances.RankOne(),
+    covariances.NoBlowUp(),
+    covariances.ThinKeys(),
     growth.SigmoidGlobal(),
     growth.FiniteTime(),
 )
