@@ -100,6 +100,7 @@ def _each(function: Callable[..., Any], mu: Tokens, arguments: tuple) -> Any:
     return of(mu)
 
 
+@no_type_check
 def one_by_one(observable: Callable[[Tokens], Any], thing: Measured, name: str) -> Any:
     """An observable that is computed on the host and is no array: of tokens one, of a run a list with one per saved time, of a
     batch of runs such lists in an array of its shape."""

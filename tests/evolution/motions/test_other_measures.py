@@ -79,9 +79,10 @@ def test_a_run_has_the_quantities_of_its_measure():
 
 def test_kinds_that_need_tokens_say_so():
     mu = tkf.Gaussian([0.0], [[1.0]])
-    for call in (lambda: tkf.velocity(tkf.sa(1.0), mu), lambda: tkf.layers(tkf.sa(1.0), mu, 3)):
-        with pytest.raises(InputError, match="needs Tokens"):
-            call()
+    with pytest.raises(InputError, match="needs Tokens"):
+        tkf.velocity(tkf.sa(1.0), mu)
+    with pytest.raises(InputError, match="Layers act on Tokens, Equiangular or a Gaussian, but got a CircleDensity"):
+        tkf.layers(tkf.sa(1.0), tkf.CircleDensity.uniform(), 3)
     with pytest.raises(InputError, match="not one of a Gaussian"):
         tkf.observe.mean_overlap(mu)
 
