@@ -72,7 +72,7 @@ class Finding:
                 raise InputError(f"A finding's `{name}` must be words, but is {short(getattr(self, name))}.")
         if self.unsure is not None and not isinstance(self.unsure, str):
             raise InputError(f"A finding's `unsure` must be a reason, in words, but is {short(self.unsure)}.")
-        if self.relation not in RELATIONS:
+        if not isinstance(self.relation, str) or self.relation not in RELATIONS:
             raise InputError(
                 f"A finding's `relation` must be one of {', '.join(RELATIONS)}, but is {short(self.relation)}."
             )
