@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-full lint types bench docs clean
+.PHONY: setup demo test test-full lint types bench docs verify clean
 
 # Everything, for working on all of it; the targets below install only what they use.
 setup: .venv/.with-all
@@ -42,6 +42,10 @@ bench: .venv/.with-bench
 docs: .venv/.with-video
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/models.py
+
+# Every statement of the theory at full size, and the page that shows what came of it.
+verify: .venv/.with-video
+	$(BIN)/tokenfield verify --page docs/theory.md
 
 clean:
 	rm -rf .venv out .pytest_cache .ruff_cache
