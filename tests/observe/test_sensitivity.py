@@ -203,6 +203,7 @@ def test_the_map_of_a_flow_against_differences():
     assert abs(np.sum(np.asarray(found.right) * x, axis=1)).max() < 1e-6, "along their radius tokens change nothing"
 
 
+@pytest.mark.slow  # the example of the docstring is the quick variant
 def test_the_map_of_a_linear_flow():
     """ẋ_i = V·mean: the mean grows by e^{tV}, differences stay. So D = I + 11ᵀ/n ⊗ (e^{tV} - I)."""
     V = np.array([[0.5, 1.0], [0.0, -0.3]])

@@ -65,7 +65,7 @@ class Options:
     watch: Watch | None
     adjoint: str | None
     observe: Any = None
-    taken: int = 0
+    taken: int | None = None
     """How many steps a run that goes on has taken."""
 
 
@@ -146,7 +146,7 @@ def read(flow: Any, mu0: Any, t: Any, given: Options, ensemble: Ensemble | None 
             solver=kind.solver(given.solver, start),
             until=_stop_condition(given.until),
             strict=given.refine is not False,
-            taken=None if given.step is None else check.on_device(np.asarray(given.taken)),
+            taken=None if given.step is None else check.on_device(np.asarray(given.taken or 0)),
             observe=observables(given.observe),
         ),
         rtol=rtol,
