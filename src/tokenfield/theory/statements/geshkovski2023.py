@@ -44,13 +44,13 @@ def _rescaled(start: tkf.Tokens, V: Any = None, t: float = 16.0, **block: Any) -
 
 
 class _BooleanAttention(Statement):
-    """The distance D of the attention matrix, but for one row, to a matrix of zeros and ones; and the slope of log(-log D) in t.
+    """The distance D of the attention matrix, but for one row, to a matrix of zeros and ones.
 
     Tokens that follow the same leader keep their distance to it, while they flee like e^{Vt}: the scores of the others fall behind
     that of the leader by a multiple of e^{Vt}, and D is like exp(-c e^{Vt})."""
 
     def findings(self, run: tkf.Trajectory) -> Iterator[Finding]:
-        D, times, n = np.asarray(tkf.observe.leaders(run).distance), np.asarray(run.times), tokens_of(run).n
+        D, n = np.asarray(tkf.observe.leaders(run).distance), tokens_of(run).n
         yield Finding(
             "distance of all rows but one to e_j, in Frobenius norm",
             predicted=0.0,
@@ -62,34 +62,6 @@ class _BooleanAttention(Statement):
             if n * 2.3e-16 < D[-1] < 0.9 * D[len(D) // 2]
             else None,
         )
-        yield self._rate(times, D, float(values_of(run)[0, 0]))
-
-    def _rate(self, times: np.ndarray, D: np.ndarray, V: float) -> Finding:
-        late = (D < 1e-2) & (D > 1e-300)
-        what = "slope of log(-log D) in t, D the distance"
-        if late.sum() < 9:
-            why = (
-                "Fewer than nine saved states have a distance between 1e-300 and 0.01: save more, or evolve for longer."
-            )
-            return Finding(what, V, np.nan, 0.0, "Nothing was fitted.", unsure=why)
-        t, y = times[late], np.log(-np.log(D[late]))
-        third = float(t[-1] - t[0]) / 3
-        part = lambda k: np.abs(t - t[-1] + (k + 0.5) * third) <= 0.5 * third + 1e-9
-        of = lambda k: float(np.polyfit(t[part(k)], y[part(k)], 1)[0])
-        q = float(np.exp(-V * third))
-        drift = abs(of(0) - of(1))
-        return Finding(
-            what,
-            predicted=V,
-            measured=of(0),
-            tolerance=2 * drift * q / (1 - q) + 1e-6,
-            because=(
-                f"-log D is e^(Vt) up to terms linear in t, so that the slope's correction falls like e^(-Vt), by {q:.2g} from "
-                f"one third of the window to the next, the last of which took away {drift:.2g}; twice what that leaves, for the "
-                "linear term."
-            ),
-            rival=2 * V,
-        )
 
     def plot(self, axes: Any, run: tkf.Trajectory) -> None:
         D, times = np.asarray(tkf.observe.leaders(run).distance), np.asarray(run.times)
@@ -100,6 +72,34 @@ class _BooleanAttention(Statement):
         axes.set_xlabel("t")
         axes.set_ylabel("-log of the distance to a Boolean matrix (dotted: $e^{Vt}$)")
         axes.legend(fontsize=7)
+
+
+def _rate(run: tkf.Trajectory, V: float) -> Finding:
+    """The slope of log(-log D) in t, D as above."""
+    D, times = np.asarray(tkf.observe.leaders(run).distance), np.asarray(run.times)
+    late = (D < 1e-2) & (D > 1e-300)
+    what = "slope of log(-log D) in t, D the distance"
+    if late.sum() < 9:
+        why = "Fewer than nine saved states have a distance between 1e-300 and 0.01: save more, or evolve for longer."
+        return Finding(what, V, np.nan, 0.0, "Nothing was fitted.", unsure=why)
+    t, y = times[late], np.log(-np.log(D[late]))
+    third = float(t[-1] - t[0]) / 3
+    part = lambda k: np.abs(t - t[-1] + (k + 0.5) * third) <= 0.5 * third + 1e-9
+    of = lambda k: float(np.polyfit(t[part(k)], y[part(k)], 1)[0])
+    q = float(np.exp(-V * third))
+    drift = abs(of(0) - of(1))
+    return Finding(
+        what,
+        predicted=V,
+        measured=of(0),
+        tolerance=2 * drift * q / (1 - q) + 1e-6,
+        because=(
+            f"-log D is e^(Vt) up to terms linear in t, so that the slope's correction falls like e^(-Vt), by {q:.2g} from "
+            f"one third of the window to the next, the last of which took away {drift:.2g}; twice what that leaves, for the "
+            "linear term."
+        ),
+        rival=2 * V,
+    )
 
 
 class LowRankAttention(_BooleanAttention):
@@ -126,6 +126,7 @@ class LowRankAttention(_BooleanAttention):
 
     def findings(self, run: tkf.Trajectory) -> Iterator[Finding]:
         yield from super().findings(run)
+        yield _rate(run, float(values_of(run)[0, 0]))
         P = np.asarray(tkf.observe.attention_matrix(run.final, flow_of(run)))
         ends = np.asarray(run.final.x)[:, 0].argmin(), np.asarray(run.final.x)[:, 0].argmax()
         others = np.delete(P, np.abs(P[:, ends]).max(axis=1).argmin(), axis=0)
@@ -162,7 +163,7 @@ class BooleanAttention(_BooleanAttention):
         "leaders."
     )
     remark = (
-        "Seen in every start that was tried, at the doubly exponential rate of the line; but leaders are the vertices of "
+        "Seen in every start that was tried, and at the doubly exponential rate of the line; but leaders are the vertices of "
         "a polytope, not two: of 40 tokens four to six lead in the plane and eight to twelve in R³, so that the rank is "
         "not two."
     )
