@@ -7,7 +7,7 @@ from typing import Any, overload
 from tokenfield.theory.base import Outcome, Verdict
 
 HEAD = ("statement", "source", "predicted", "measured", "verdict", "seconds")
-WIDTHS = (30, 34, 22, 12, 14, 7)
+WIDTHS = (26, 32, 22, 12, 14, 7)
 
 
 class Report(Sequence[Verdict]):
@@ -88,5 +88,6 @@ def row(verdict: Verdict) -> str:
 
 
 def line(parts: Iterable[str]) -> str:
-    """Cells side by side."""
-    return "  ".join(f"{part:<{width}}" for part, width in zip(parts, WIDTHS, strict=True)).rstrip()
+    """Cells side by side; what does not fit is cut."""
+    fitted = lambda part, width: part if len(part) <= width else f"{part[: width - 1]}…"
+    return "  ".join(f"{fitted(part, width):<{width}}" for part, width in zip(parts, WIDTHS, strict=True)).rstrip()

@@ -58,7 +58,7 @@ class MeanFieldClustering(Statement):
     def cases(self, small: bool) -> Iterator[dict[str, Any]]:
         density = tkf.CircleDensity.von_mises(0.5, degree=64)
         yield {"run": tkf.evolve(tkf.usa(0.5), density, t=3.0, save=60)}
-        nodes = tkf.Tokens.quadrature(lambda x: 1 + 0.3 * x[..., 0], sphere=2, n=200 if small else 20_000)
+        nodes = tkf.Tokens.quadrature(lambda x: 1 + 0.3 * x[..., 0], sphere=2, n=200 if small else 5_000)
         yield {"run": tkf.evolve(tkf.usa(0.5), nodes, t=8.0, save=100)}
 
     def broken(self) -> Iterator[tuple[str, dict[str, Any]]]:
