@@ -41,6 +41,7 @@ bench: .venv/.with-bench
 
 docs: .venv/.with-video
 	$(BIN)/python docs/make_figures.py
+	$(BIN)/python docs/make_conjectures.py
 	$(BIN)/python docs/models.py
 
 # Every statement of the theory at full size, and the page that shows what came of it.
