@@ -46,7 +46,7 @@ docs: .venv/.with-video
 
 # Every statement of the theory at full size, and the page that shows what came of it.
 verify: .venv/.with-video
-	$(BIN)/tokenfield verify --page docs/theory.md
+	$(BIN)/tokenfield verify --page docs/theory.md --plots docs/images/theory
 
 clean:
 	rm -rf .venv out .pytest_cache .ruff_cache

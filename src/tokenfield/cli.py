@@ -141,7 +141,8 @@ def verify(
     typer.echo(report.summary)
     for verdict in report.failed:
         typer.echo(f"\n{verdict}")
-    for path, text in ((as_json, report.to_json), (page, lambda: pages.page(report, small))):
+    seen = None if page is None or plots is None else os.path.relpath(plots, page.parent)
+    for path, text in ((as_json, report.to_json), (page, lambda: pages.page(report, small, seen))):
         if path is not None:
             with whole(path) as part:
                 part.write_text(text(), encoding="utf-8")

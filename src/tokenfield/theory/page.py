@@ -44,18 +44,21 @@ def listing() -> str:
     return "\n".join(rows)
 
 
-def page(report: Report, small: bool) -> str:
-    """The page: what this is, the table of verdicts, and a section for every statement."""
-    command = "tokenfield verify --small --page docs/theory.md" if small else "tokenfield verify --page docs/theory.md"
+def page(report: Report, small: bool, pictures: str | None = None) -> str:
+    """The page: what this is, the table of verdicts, and a section for every statement, with its picture where `pictures` is the
+    folder that has them, as seen from the page."""
+    size, drawn = " --small" if small else "", f" --plots docs/{pictures}" if pictures else ""
+    command = f"tokenfield verify{size} --page docs/theory.md{drawn}"
     parts = [INTRODUCTION.format(command=command), f"## Verdicts\n\n{report.summary}\n", report.to_markdown(), ""]
-    return "\n".join(parts + [_section(verdict) for verdict in report])
+    return "\n".join(parts + [_section(verdict, pictures) for verdict in report])
 
 
-def _section(verdict: Verdict) -> str:
+def _section(verdict: Verdict, pictures: str | None) -> str:
     """One statement: what it says, when, what was found, and what checking it has taught."""
     one = verdict.statement
     given = "".join(f"\n- {'given' if true else '**not given**'}: {sentence}" for sentence, true in verdict.hypotheses)
     found = "".join(f"\n- {finding}" for finding in verdict.findings) or f"\n- {verdict.reason}"
     remark = f"\n\n{one.remark}" if one.remark else ""
     outcome = verdict.outcome.name.replace("_", " ")
-    return f"## {one.name}\n\n{one.says} *{one.kind}, {one.cited}.* **{outcome}.**\n{given}{found}{remark}\n"
+    drawn = f"\n\n![{one.says}]({pictures}/{one.name}.png)" if pictures and one.pictured and verdict.findings else ""
+    return f"## {one.name}\n\n{one.says} *{one.kind}, {one.cited}.* **{outcome}.**\n{given}{found}{remark}{drawn}\n"

@@ -73,7 +73,8 @@ class NormalizationRates(Statement):
 
     def plot(self, axes: Any, run: tkf.Trajectory) -> None:
         times, logs = np.asarray(run.times)[1:], np.asarray(run.log_gap)[1:]
-        axes.loglog(times, -logs, lw=2, label=type(flow_of(run).normalization).__name__)
+        style = "-" if len(axes.lines) % 4 == 0 else "--"  # some lie upon each other
+        axes.loglog(times, -logs, style, lw=2, label=type(flow_of(run).normalization).__name__)
         axes.loglog(times, np.asarray(tkf.theory.collapse_exponent(flow_of(run), times)), "k:", lw=1)
         axes.set_xlabel("t")
         axes.set_ylabel("-log(1 - ρ), and the laws (dotted)")
