@@ -25,9 +25,9 @@ class RenyiCentres(Statement):
     remark = (
         "Centres that are not strong do move: in 20 starts of 200 tokens on the circle, β = 64, the farthest of each went "
         "by 1.0 δ in the median and 1.9 δ at most by t = 40, and strong ones by 0.04 δ at most. 97% of tokens are then "
-        "within β^(-1/2) of a centre (all of them for 10 of 20 starts, 88% at least), 98% at t = 200 and 99% at t = 1000; "
-        "but by t = 1000, before e^(β(1 - cos δ)) = 2500, strong centres have gone by δ, to another cluster, in several "
-        "starts."
+        "within β^(-1/2) of a centre (all of them for 10 of 20 starts, 88% at least; two starts alone would fail this "
+        "check, which is of their mean), 98% at t = 200 and 99% at t = 1000; but by t = 1000, before e^(β(1 - cos δ)) = "
+        "2500, strong centres have gone by δ, to another cluster, in several starts."
     )
 
     def hypotheses(self, run: tkf.Trajectory) -> Iterator[tuple[str, bool]]:
