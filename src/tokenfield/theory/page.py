@@ -1,8 +1,9 @@
 """Statements as text: the list on the terminal, and the page docs/theory.md, which `tokenfield verify --page` writes."""
 
+import re
 import textwrap
 
-from tokenfield.theory.base import Verdict
+from tokenfield.theory.base import Statement, Verdict
 from tokenfield.theory.report import Report
 from tokenfield.theory.statements import STATEMENTS
 
@@ -49,8 +50,26 @@ def page(report: Report, small: bool, pictures: str | None = None) -> str:
     folder that has them, as seen from the page."""
     size, drawn = " --small" if small else "", f" --plots docs/{pictures}" if pictures else ""
     command = f"tokenfield verify{size} --page docs/theory.md{drawn}"
-    parts = [INTRODUCTION.format(command=command), f"## Verdicts\n\n{report.summary}\n", report.to_markdown(), ""]
+    parts = [
+        INTRODUCTION.format(command=command),
+        f"## Verdicts\n\n{report.summary}\n",
+        report.to_markdown(links=True),
+        "",
+    ]
+    parts += [
+        "## What checking has taught\n\nWhere a source is wrong, doubtful or not sharp; the sections have the rest.\n"
+    ]
+    parts += [f"- [{one.name}](#{one.name}): {_first(one.remark)}" for one in _remarked(report)] + [""]
     return "\n".join(parts + [_section(verdict, pictures) for verdict in report])
+
+
+def _remarked(report: Report) -> list[Statement]:
+    return [verdict.statement for verdict in report if verdict.statement.remark]
+
+
+def _first(text: str) -> str:
+    """The first sentence."""
+    return re.split(r"(?<=[a-z0-9)\]])\. (?=[A-Z])", text)[0].rstrip(".") + "."
 
 
 def _section(verdict: Verdict, pictures: str | None) -> str:

@@ -56,9 +56,10 @@ class Report(Sequence[Verdict]):
         """All verdicts, with hypotheses, findings and derivations, as JSON."""
         return json.dumps([verdict.as_dict() for verdict in self], indent=1, ensure_ascii=False)
 
-    def to_markdown(self) -> str:
-        """The table, in Markdown."""
-        rows = [HEAD, ["---"] * len(HEAD), *(cells(verdict) for verdict in self)]
+    def to_markdown(self, links: bool = False) -> str:
+        """The table, in Markdown; with `links` names lead to sections of the same name."""
+        named = lambda name: f"[{name}](#{name})" if links else name
+        rows = [HEAD, ["---"] * len(HEAD), *((named(name), *rest) for name, *rest in map(cells, self))]
         return "\n".join("| " + " | ".join(str(cell).replace("|", r"\|") for cell in cells) + " |" for cells in rows)
 
 
