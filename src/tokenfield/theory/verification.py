@@ -139,4 +139,10 @@ def _draw(one: Statement, cases: list[dict[str, Any]], folder: Path) -> None:
         one.plot(axes, **inputs)
     axes.set_title(f"{one.name}  [{one.cited}]", fontsize=9)
     bare(axes)
+    handles, labels = axes.get_legend_handles_labels()
+    once = dict(
+        zip(reversed(labels), reversed(handles), strict=True)
+    )  # cases that are alike say so once, as the first does
+    if axes.get_legend() is not None:
+        axes.legend(list(once.values())[::-1], list(once)[::-1], fontsize=7)
     written(figure, folder / f"{one.name}.png")

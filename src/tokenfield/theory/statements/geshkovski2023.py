@@ -70,7 +70,7 @@ class _BooleanAttention(Statement):
         axes.semilogy(times[seen], -np.log(D[seen]), lw=2, label=f"n = {run.n}, d = {run.d}")
         axes.semilogy(times[seen], law, "k:", lw=1)
         axes.set_xlabel("t")
-        axes.set_ylabel("-log of the distance to a Boolean matrix (dotted: $e^{Vt}$)")
+        axes.set_ylabel("-log of the distance (dotted: $e^{Vt}$)")
         axes.legend(fontsize=7)
 
 
