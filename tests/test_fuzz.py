@@ -289,8 +289,8 @@ MADE = {
 }
 """Public names that are not called with a user's arguments, and why."""
 
-THEIRS = {("evolve", "until", "class"), ("evolve", "watch", "class")}
-"""Calls in which a function of the user's raises while a run goes on: that is passed on as it is."""
+THEIRS = {("evolve", "until", "class"), ("evolve", "watch", "class"), ("evolve", "observe", "function to NaN")}
+"""Calls in which a function of the user's raises while a run goes on, or gives NaN: that is passed on as it is."""
 
 INFINITE = ("kappa", "closed_form", "blow_up")
 """Where infinity is an answer: thresholds that do not exist."""

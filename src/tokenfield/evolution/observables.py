@@ -25,7 +25,7 @@ class Observables(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
 
     def __call__(self, mu: Any) -> dict[str, Array]:
-        return {name: _array(name, of(mu)) for name, of in zip(self.names, self.functions, strict=True)}
+        return {name: _array(name, _value(name, of, mu)) for name, of in zip(self.names, self.functions, strict=True)}
 
     @property
     def sees_axes(self) -> bool:
@@ -83,6 +83,19 @@ def _name(one: Any, i: int) -> str:
         return one
     name = getattr(one, "__name__", type(one).__name__)
     return name if name.isidentifier() else f"observable_{i}"
+
+
+def _value(name: str, of: Callable[[Any], Any], mu: Any) -> Any:
+    """What a function of the user's says of a measure; refused where it is no function of one."""
+    try:
+        return of(mu)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The observable {name!r} cannot be computed of {type(mu).__name__} ({type(error).__name__}: {str(error)[:120]}). "
+            "It must be a function of a measure, written with jax.numpy."
+        ) from error
 
 
 def _array(name: str, value: Any) -> Array:
