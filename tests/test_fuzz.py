@@ -290,6 +290,7 @@ MADE = {
 """Public names that are not called with a user's arguments, and why."""
 
 THEIRS = {("evolve", "until", "class"), ("evolve", "watch", "class"), ("evolve", "observe", "function to NaN")}
+THEIRS |= {(door, "watch", what) for door in ("verify", "theory.verify") for what in ("class", "function of t", "MLP")}
 """Calls in which a function of the user's raises while a run goes on, or gives NaN: that is passed on as it is."""
 
 INFINITE = ("kappa", "closed_form", "blow_up")

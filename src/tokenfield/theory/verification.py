@@ -1,6 +1,7 @@
 """`verify`: check statements of the literature, one or all of them, each on its own case."""
 
 import dataclasses
+import inspect
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -68,8 +69,7 @@ def verify(
     >>> report[0].outcome.name, len(report.failed)
     ('HOLDS', 0)
     """
-    if watch is not None and not callable(watch):
-        raise InputError(f"Argument `watch` must be a function of a verdict, but is {short(watch)}.")
+    _refuse_no_watcher(watch)
     chosen = list(_chosen(which))
     verdicts: list[Verdict] = []
     with Progress(progress, "checking") as bar:
@@ -82,6 +82,23 @@ def verify(
             if watch is not None:
                 watch(verdict)
     return Report(verdicts)
+
+
+def _refuse_no_watcher(watch: Any) -> None:
+    """Refuse what cannot be called with a verdict, where that is known beforehand."""
+    if watch is not None and not (callable(watch) and _takes_one(watch)):
+        raise InputError(f"Argument `watch` must be a function of a verdict, but is {short(watch)}.")
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with one argument, as far as it says."""
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def _chosen(which: Any) -> Iterator[Statement]:
