@@ -3,6 +3,7 @@ of attention at large β, for densities and for clusters."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -213,7 +214,38 @@ def _approach(flow: tkf.Flow) -> tkf.Trajectory:
 BETAS = (25.0, 50.0, 100.0, 200.0)
 
 
-class BackwardHeat(Statement):
+class _LocalLimit(Statement):
+    """What both local limits share: the field at a smooth density, at growing β."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def flow(beta: float) -> tkf.Flow:
+        """The flow whose field it is."""
+
+    def hypotheses(
+        self, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
+    ) -> Iterator[tuple[str, bool]]:
+        kind = self.flow(1.0).coupling().kind
+        yield f"the flows are {kind.upper()} with V = 1 at three or more β", _kind(flows, kind)
+        yield "each β is twice the one before", _doubling(flows)
+
+    def findings(
+        self, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
+    ) -> Iterator[Finding]:
+        yield from _Local(flows, log_density, d, fields).findings()
+
+    def cases(self, small: bool) -> Iterator[dict[str, Any]]:
+        for d in (2, 3):
+            flows = [self.flow(β) for β in (BETAS if small else (*BETAS, 400.0, 800.0))]
+            yield {"flows": flows, "log_density": _bumps, "d": d}
+
+    def plot(
+        self, axes: Any, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
+    ) -> None:
+        _Local(flows, log_density, d, fields).plot(axes)
+
+
+class BackwardHeat(_LocalLimit):
     """Of the velocity fields of SA at growing β, or of others that are given as `fields`, at the points of a grid.
 
     β v = ∇ log(K_β f), and K_β f = f + Δf/2β + O(β⁻²) on every sphere, so that β v = ∇ log f + ∇(Δf/f)/2β + O(β⁻²)."""
@@ -225,21 +257,9 @@ class BackwardHeat(Statement):
         "The error of β v is ∇(Δf/f)/2β to leading order: the rate is 1/β, and its constant was found to a per cent."
     )
 
-    def hypotheses(
-        self, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
-    ) -> Iterator[tuple[str, bool]]:
-        yield "the flows are SA with V = 1 at three or more β", _kind(flows, "sa")
-        yield "each β is twice the one before", _doubling(flows)
-
-    def findings(
-        self, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
-    ) -> Iterator[Finding]:
-        yield from _Local(flows, log_density, d, fields).findings()
-
-    def cases(self, small: bool) -> Iterator[dict[str, Any]]:
-        betas = BETAS if small else (*BETAS, 400.0, 800.0)
-        for d in (2, 3):
-            yield {"flows": [tkf.sa(β) for β in betas], "log_density": _bumps, "d": d}
+    @staticmethod
+    def flow(beta: float) -> tkf.Flow:
+        return tkf.sa(beta)
 
     def broken(self) -> Iterator[tuple[str, dict[str, Any]]]:
         flows = [tkf.sa(β) for β in BETAS]
@@ -253,13 +273,8 @@ class BackwardHeat(Statement):
         yield "another density", {**known, "log_density": lambda x: 0.5 * _bumps(x), "fields": local.fields}
         yield "unnormalized attention", {**known, "flows": [tkf.usa(β, scaled=True) for β in BETAS]}
 
-    def plot(
-        self, axes: Any, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
-    ) -> None:
-        _Local(flows, log_density, d, fields).plot(axes)
 
-
-class BackwardPorousMedium(Statement):
+class BackwardPorousMedium(_LocalLimit):
     """Of the velocity fields of USA at growing β, times e^{-β}(β/2π)^{(d-1)/2}, at the points of a grid; p is the density with
     respect to area.
 
@@ -274,21 +289,9 @@ class BackwardPorousMedium(Statement):
     )
     remark = "The error of β v is ∇(Δp - ((d-2)²-1)p/4)/2β to leading order: the rate is 1/β; its constant was found to a per cent."
 
-    def hypotheses(
-        self, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
-    ) -> Iterator[tuple[str, bool]]:
-        yield "the flows are USA with V = 1 at three or more β", _kind(flows, "usa")
-        yield "each β is twice the one before", _doubling(flows)
-
-    def findings(
-        self, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
-    ) -> Iterator[Finding]:
-        yield from _Local(flows, log_density, d, fields).findings()
-
-    def cases(self, small: bool) -> Iterator[dict[str, Any]]:
-        betas = BETAS if small else (*BETAS, 400.0, 800.0)
-        for d in (2, 3):
-            yield {"flows": [tkf.usa(β, scaled=True) for β in betas], "log_density": _bumps, "d": d}
+    @staticmethod
+    def flow(beta: float) -> tkf.Flow:
+        return tkf.usa(beta, scaled=True)
 
     def broken(self) -> Iterator[tuple[str, dict[str, Any]]]:
         flows = [tkf.usa(β, scaled=True) for β in BETAS]
@@ -297,11 +300,6 @@ class BackwardPorousMedium(Statement):
         yield "fields with the other sign", {**known, "fields": [-v for v in local.fields]}
         yield "fields of SA", {**known, "fields": _Local([tkf.sa(β) for β in BETAS], _bumps, 2, None).fields}
         yield "softmax attention", {**known, "flows": [tkf.sa(β) for β in BETAS]}
-
-    def plot(
-        self, axes: Any, flows: Sequence[tkf.Flow], log_density: Callable[..., Any], d: int, fields: Any = None
-    ) -> None:
-        _Local(flows, log_density, d, fields).plot(axes)
 
 
 class _Local:
