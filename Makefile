@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-full lint types bench docs verify clean
+.PHONY: setup demo test test-full lint types bench docs verify gallery clean
 
 # Everything, for working on all of it; the targets below install only what they use.
 setup: .venv/.with-all
@@ -33,7 +33,7 @@ lint: .venv/.with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/.with-lint .venv/.with-video
+types: .venv/.with-lint .venv/.with-video .venv/.with-sweep
 	$(BIN)/pyright
 
 bench: .venv/.with-bench
@@ -47,6 +47,12 @@ docs: .venv/.with-video
 # Every statement of the theory at full size, and the page that shows what came of it.
 verify: .venv/.with-video
 	$(BIN)/tokenfield verify --page docs/theory.md --plots docs/images/theory
+
+# Every figure at both sizes, and the page that shows them; hours, most of them for the phase diagrams. What is made is not made again.
+gallery: .venv/.with-video .venv/.with-sweep
+	$(BIN)/tokenfield figure all --small --out out/figures-small
+	$(BIN)/tokenfield figure all --out out/figures
+	$(BIN)/python docs/make_gallery.py out/figures out/figures-small
 
 clean:
 	rm -rf .venv out .pytest_cache .ruff_cache

@@ -1,5 +1,6 @@
 """Contenders in processes of their own, rounds that alternate, medians; and what a report is made of."""
 
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -8,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,6 +92,17 @@ def _medians(results: list[dict]) -> dict[str, Found]:
         )
         for key, one in results[0].items()
     }
+
+
+@contextlib.contextmanager
+def one_core() -> Iterator[None]:
+    """Processes that are started here have one core, and know it from their start: so have their threads."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def times_only() -> bool:

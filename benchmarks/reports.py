@@ -1,8 +1,11 @@
 """What each case measures and how its tables are made. Every function returns a section of the page."""
 
+import os
+import tempfile
+
 from benchmarks import cold as cold_start
-from benchmarks import many, pairs, plots, sums
-from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, slope
+from benchmarks import many, pairs, phase, plots, sums
+from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, one_core, slope
 
 ROUNDS, FEWER = 5, 3
 CASES = {
@@ -219,6 +222,35 @@ def ensemble(case: str) -> str:
     return f"{_side_by_side(title, line)}\n\n{demanded(demands)}"
 
 
+def phase_diagram(case: str) -> str:
+    """A sample of the phase diagram in every dimension: CPU time per member, and errors of the probability."""
+    with tempfile.TemporaryDirectory() as folder, one_core():
+        os.environ["BENCHMARK_PHASE"] = folder
+        in_process("phase", case, "reference")
+        found = alternate("phase", case, phase.CONTENDERS, 2)
+    tables = []
+    for d, starts in phase.STARTS.items():
+        line = {name: settings[f"d = {d}"] for name, settings in found.items()}
+        title = (
+            f"the phase diagram of SA in R^{d}: {len(phase.BETAS)} β, {starts} starts, 200 times, CPU time of a member"
+        )
+        tables.append(_side_by_side(title, line, ours="tokenfield_loose"))
+    dimensions = [d for d in phase.DEMANDS if d in phase.STARTS]
+    ratio = lambda theirs, ours, d: found[theirs][f"d = {d}"].seconds / found[ours][f"d = {d}"].seconds
+    demands = [
+        Demand(f"torch_euler / tokenfield_loose, d = {d}", bound, [ratio("torch_euler", "tokenfield_loose", d)])
+        for d, bound in phase.DEMANDS.items()
+        if d in dimensions
+    ]
+    for peer in ("torchdiffeq", "scipy"):
+        for end in ("_loose", ""):
+            every = [ratio(peer + end, "tokenfield" + end, d) for d in dimensions]
+            demands.append(Demand(f"{peer}{end} / tokenfield{end}, d = 8, 128 and 1024", 10, every))
+    less = [found["tokenfield_loose"][f"d = {d}"].error / found["torch_euler"][f"d = {d}"].error for d in phase.STARTS]
+    demands.append(Demand("error of tokenfield_loose / torch_euler's", 1, less, least=False))
+    return "\n\n".join([*tables, demanded(demands)])
+
+
 def scaling(case: str) -> str:
     found = alternate("sums", case, sums.CONTENDERS, 2)
     plots.scaling(found)
@@ -243,5 +275,6 @@ REPORTS = {
     "dense": dense,
     "span": span,
     "ensemble": ensemble,
+    "phase": phase_diagram,
     "scaling": scaling,
 }

@@ -16,7 +16,9 @@ def tokenfield(*words, cwd=None, ok=True):
     return result
 
 
-@pytest.mark.parametrize("words", [(), ("run",), ("show",), ("new",), ("demo",), ("verify",)])
+@pytest.mark.parametrize(
+    "words", [(), ("run",), ("show",), ("new",), ("demo",), ("verify",), ("figure",), ("sweep",), ("report",)]
+)
 def test_help_teaches_by_example(words):
     told = tokenfield(*words, "--help").stdout
     assert "tokenfield" in told and ("Example" in told or "Start here" in told)
@@ -27,7 +29,8 @@ def test_help_loads_no_jax():
 import sys
 from typer.testing import CliRunner
 from tokenfield.cli import app
-for words in (["--help"], ["run", "--help"], ["new"], ["verify", "--help"], ["verify", "--list"]):
+helps = [[name, "--help"] for name in ("run", "show", "verify", "figure", "sweep", "report")]
+for words in (["--help"], *helps, ["new"], ["verify", "--list"], ["figure", "--list"]):
     assert CliRunner().invoke(app, words).exit_code == 0
 heavy = {"jax", "diffrax", "equinox", "xarray", "zarr", "matplotlib", "torch"} & set(sys.modules)
 assert not heavy, heavy

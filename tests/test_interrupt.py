@@ -99,8 +99,8 @@ def test_while_importing_it_ends_at_once(command, tmp_path):
 
 SAVING = """
 from tokenfield.store import arrays
-put = arrays._put
-arrays._put = lambda *words: (print('saving', flush=True), time.sleep(0.3), put(*words))
+put = arrays.put
+arrays.put = lambda *words: (print('saving', flush=True), time.sleep(0.3), put(*words))
 """
 
 

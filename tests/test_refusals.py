@@ -324,6 +324,7 @@ TOO_LARGE = {
     "modes on the sphere": lambda: tkf.SphereDensity.uniform(10**4),
     "modes of a zonal density": lambda: tkf.SphereDensity.uniform(10**6, d=8, zonal=True),
     "saved states": lambda: tkf.evolve(SA, tkf.Tokens(np.ones((100, 3))), 1.0, save=10**7),
+    "members": lambda: tkf.evolve([SA] * 1000, [MU] * 1000, 1.0, save=10**4),
     "saved times": lambda: tkf.log_times(1.0, 10**9),
     "layers": lambda: tkf.layers(SA, MU, 10**9),
     "bins": lambda: observe.overlap_histogram(MU, 10**9),

@@ -1,6 +1,7 @@
 """The public names, each in one place: what type checkers read, and what is loaded when a name is first used."""
 
 from . import errors as errors
+from . import figures as figures
 from . import harmonics as harmonics
 from . import observe as observe
 from . import theory as theory
@@ -51,6 +52,8 @@ from .parameters import Schedule as Schedule
 from .spec import Spec as Spec
 from .status import Status as Status
 from .summation import Dense as Dense
+from .sweeps import load_sweep as load_sweep
+from .sweeps import sweep as sweep
 from .theory import long_context as long_context
 from .theory import verify as verify
 from .trajectory import Trajectory as Trajectory

@@ -12,7 +12,7 @@ from jax.core import Tracer
 from jaxtyping import Array
 
 from tokenfield._cache import keep_programs
-from tokenfield.errors import InputError
+from tokenfield.errors import InputError, RoomError
 
 keep_programs()  # every room that computes comes through here first
 
@@ -214,10 +214,10 @@ def room(size: float, what: str) -> None:
     - `size`: the bytes that will be held at once.
     - `what`: what takes them, as the beginning of a sentence.
 
-    **Raises** `InputError` where fewer bytes are available.
+    **Raises** `RoomError`, an `InputError`, where fewer bytes are available.
     """
     if size > SMALL and size > (left := available_memory()):
-        raise InputError(
+        raise RoomError(
             f"{what} would take {_bytes(size)} of memory, but {_bytes(left)} are available. Ask for fewer or smaller ones."
         )
 

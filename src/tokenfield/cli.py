@@ -72,19 +72,25 @@ def run(
     _write(loaded.run(), loaded, out)
 
 
-@app.command(epilog="Example:  `tokenfield show out/mine`")
+@app.command(
+    epilog="Examples:  `tokenfield show out/mine`   `tokenfield show grid.zarr`   `tokenfield show out/figures/sphere`"
+)
 def show(
-    folder: Annotated[Path, typer.Argument(help="A folder that `run` or `demo` wrote, or a saved run.", metavar="DIR")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder that `run`, `demo`, `sweep` or `figure` wrote, or a saved run.",
+            metavar="DIR",
+        ),
+    ],
 ) -> None:
-    """Tell the story of a run, and draw its picture anew."""
-    from tokenfield.trajectory import Trajectory
+    """Tell the story of a run, a sweep or a figure, and draw its picture anew. Nothing is computed."""
+    from tokenfield.showing import shown
 
-    saved = folder if folder.suffix == ".zarr" else folder / "run.zarr"
-    result = Trajectory.load(saved)
-    typer.echo(str(result))
     heard = _interrupt.command()
-    heard.patient = True  # a picture is drawn whole
-    typer.echo(f"picture: {result.plot(saved.with_suffix('.png'))}")
+    for words in shown(folder):
+        typer.echo(words)
+        heard.patient = True  # a picture is drawn whole
     raise typer.Exit(heard.code)
 
 
@@ -155,6 +161,124 @@ def _refuse_unwritable(path: Path | None) -> None:
         raise InputError(
             f"The file {path} cannot be written: it is a folder, or stands in none that can be written to."
         )
+
+
+@app.command(
+    epilog="Examples:  `tokenfield figure --list`   `tokenfield figure sphere --small`   "
+    "`tokenfield figure phase-diagram --set d=8 --out out/phase8`   `tokenfield figure all --small`"
+)
+def figure(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Figures, by name; `all` of them; or a file.py with a figure of your own.", metavar="[NAME]..."
+        ),
+    ] = None,
+    small: Annotated[bool, typer.Option("--small", help="The small size, a few seconds each.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="The folder; out/figures/NAME when left out. Of several, that of their folders.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", metavar="FIELD=VALUE", help="Change a parameter of the figure; may be repeated."),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the figures: name, source, measured durations.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a figure in the folder, whatever its parameters.")
+    ] = False,
+) -> None:
+    """Make published figures: the picture (PNG and PDF), the data, what it claims with verdicts, and a README.
+
+    A folder that has the figure already is drawn again, and nothing is computed. Stopped, the same command goes on from the parts
+    that were computed. The exit code is 1 when a claim is not met.
+    """
+    from tokenfield.figures import command
+
+    if listed:
+        typer.echo(command.listing())
+        return
+    if not names:
+        raise InputError("Which figure? `tokenfield figure --list` names all of them, and `all` makes them.")
+    failed = False
+    for words, good in command.made(names, small, out, settings or [], force):
+        typer.echo(words)
+        failed = failed or not good
+    raise typer.Exit(_interrupt.command().code or int(failed))
+
+
+@app.command(
+    epilog="Example:  `tokenfield sweep spec.toml --over flow.attention.beta=linspace:0.1:9:90 --over measure.seed=range:0:2048 "
+    "--observe mean_overlap,clusters --out grid.zarr`"
+)
+def sweep(
+    spec: Annotated[Path, typer.Argument(help="A TOML file; `tokenfield new` prints one.", metavar="SPEC")],
+    over: Annotated[
+        list[str],
+        typer.Option(
+            "--over",
+            metavar="FIELD=VALUES",
+            help="A field of the spec and its values: linspace:FIRST:LAST:COUNT, geomspace:..., range:FIRST:END, or 1,2,5; may be "
+            "repeated: all combinations are run.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="GRID.zarr", help="Folder for results, which xarray opens.")
+    ],
+    observe: Annotated[
+        str,
+        typer.Option("--observe", metavar="NAMES", help="Observables to keep, such as mean_overlap,clusters."),
+    ] = "",
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="states", help="Keep the states themselves, too.")
+    ] = None,
+    overrides: Set = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", min=0, help="Processes that compute; as many as cores when left out, 0 for this one alone."
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="A Dask cluster that is there, instead."),
+    ] = None,
+) -> None:
+    """Run a spec for every combination of parameters, on Dask; results are kept as they finish.
+
+    Stopped in whatever way, the same command goes on, and computes nothing twice; results do not depend on the number of workers,
+    to the last bit. Members that blow up or are refused are recorded, and stop nothing. `tokenfield show` tells and draws it.
+    """
+    from tokenfield.sweeps import command
+
+    folder, plan = command.begun(spec, overrides or [], over, observe, keep, out)
+    words, whole = command.swept(folder, plan, workers, scheduler, lambda words: typer.echo(words, err=True))
+    typer.echo(words)
+    raise typer.Exit(_interrupt.command().code or int(not whole))
+
+
+@app.command(epilog="Example:  `tokenfield report out/figures grid.zarr --out report.html`")
+def report(
+    sources: Annotated[
+        list[Path], typer.Argument(help="Folders of figures, sweeps and runs, or folders of these.", metavar="DIR...")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is no report.")] = False,
+) -> None:
+    """Put figures, claims, verdicts, provenance and how to repeat them on one HTML page that opens offline.
+
+    The exit code is 1 when a claim on it is not met.
+    """
+    from tokenfield.report import report as written
+
+    path, good = written(sources, out, force)
+    typer.echo(f"report: {path}")
+    raise typer.Exit(int(not good))
 
 
 DATA, FILLED, DRAWN = "run.zarr", "run.toml", ("run.png", "run.mp4", "run.gif")

@@ -8,6 +8,10 @@ class InputError(ValueError):
     """An argument, a field of a spec, or a file that cannot be used as it is."""
 
 
+class RoomError(InputError):
+    """More memory than there is at present."""
+
+
 class StoreError(InputError):
     """A file that cannot be read or written whole."""
 

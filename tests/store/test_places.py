@@ -119,7 +119,7 @@ def cut_off(monkeypatch):
             patch.setattr(places.os, "rename", rename)
             patch.setattr(places.shutil, "rmtree", rmtree)
             if moment == "filling":
-                patch.setattr(arrays, "_root", half)
+                patch.setattr(arrays, "root_text", half)
             with pytest.raises(Crash):
                 save(path, number)
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,37 @@ def animation(run: Trajectory, path: str | os.PathLike, *, seconds: Any = 8.0, p
         raise InputError(f"A movie's name must end in .mp4 or .gif, but is {path.name!r}.")
     count = max(1, int(min(FPS * seconds, 2 * len(run))))  # more would be the same states again
     frames = np.unique(np.linspace(0, len(run) - 1, count).round().astype(int))
-    writer, path = _writer(path, fps=max(2, round(len(frames) / seconds)))
+    figure, show = _scene(run)
+    turned = lambda k: show(int(frames[k]), k / max(1, len(frames) - 1))
+    return film(figure, turned, len(frames), path, fps=max(2, round(len(frames) / seconds)), progress=progress)
+
+
+def film(
+    figure: Any, show: Callable[[int], Any], count: int, path: Path, *, fps: int = FPS, progress: bool | None = False
+) -> Path:
+    """A movie of any figure of matplotlib's.
+
+    **Arguments**
+
+    - `figure`: the figure.
+    - `show`: changes it to what is seen in frame k, k = 0, 1, ...
+    - `count`: how many frames.
+    - `path`: where to (.mp4 or .gif). Without ffmpeg an .mp4 becomes a .gif.
+    - `fps`: frames a second.
+    - `progress`: a bar on the terminal, as `evolve` has it.
+
+    **Returns** the path that was written.
+
+    **Raises** `StoreError` where it cannot be written.
+    """
+    writer, path = _writer(path, fps)
     try:
-        with whole(path) as part:
-            figure, show = _scene(run)
-            with writer.saving(figure, str(part), dpi=110), Progress(progress, "drawing") as bar:
-                for k, i in enumerate(frames):
-                    pause()
-                    show(int(i), k / max(1, len(frames) - 1))
-                    writer.grab_frame(facecolor=PAPER)
-                    bar.update((k + 1) / len(frames), f"frame {k + 1} of {len(frames)}")
+        with whole(path) as part, writer.saving(figure, str(part), dpi=110), Progress(progress, "drawing") as bar:
+            for k in range(count):
+                pause()
+                show(k)
+                writer.grab_frame(facecolor=PAPER)
+                bar.update((k + 1) / count, f"frame {k + 1} of {count}")
     except (OSError, subprocess.CalledProcessError) as error:
         raise StoreError(f"The movie could not be written to {path}: {error}.") from error
     return path
@@ -56,6 +78,11 @@ def _writer(path: Path, fps: int) -> tuple[Any, Path]:
         return PillowWriter(fps=fps), path.with_suffix(".gif")
     mpl.rcParams["animation.ffmpeg_path"] = found
     return FFMpegWriter(fps=fps, codec="libx264", extra_args=["-pix_fmt", "yuv420p", "-crf", "20"]), path
+
+
+def ending() -> str:
+    """How the name of a movie ends on this machine: .mp4 where ffmpeg is found, else .gif."""
+    return ".gif" if ffmpeg() is None else ".mp4"
 
 
 def ffmpeg() -> str | None:

@@ -50,9 +50,14 @@ class Ensemble:
             and np.array_equal(start, self.start_of)
         )
 
-    def seeds(self, seed: int) -> np.ndarray:
-        """The seeds of the members' noise."""
-        return seeds_of(seed, self.total)[self.numbers]
+    def seeds(self, seed: np.ndarray) -> np.ndarray:
+        """The seeds of the members' noise: given one by one, or following from one."""
+        every = seed.ravel() if seed.ndim else seeds_of(int(seed), self.total)
+        if len(every) != self.total:
+            raise InputError(
+                f"Argument `seed` has {len(every)} seeds for {self.total} members; give one for each, or one for all."
+            )
+        return every[self.numbers]
 
     def in_batch(self, tree: Any) -> Any:
         """Arrays with one leading axis of members, in the batch's shape."""
@@ -185,6 +190,11 @@ def _kinds(things: list[Any]) -> np.ndarray:
     return np.asarray(found)
 
 
+def alike(things: list[Any]) -> bool:
+    """Whether flows, or starts, differ by their numbers alone, so that one program serves all of them."""
+    return len(np.unique(_kinds(things))) == 1
+
+
 def _kind(thing: Any) -> tuple[Any, ...]:
     leaves, tree = jax.tree.flatten(thing)
     return tree, *((leaf.shape, str(leaf.dtype)) if eqx.is_array(leaf) else leaf for leaf in leaves)
@@ -194,7 +204,7 @@ def seeds_of(seed: int, count: int) -> np.ndarray:
     """A seed of noise for every member, all different: steps of a random odd length from a random place, modulo 2³¹.
     (Seeds seed, seed + 1, ... would give ensembles with neighbouring seeds nearly the same noise.)"""
     place, length = (int(word) for word in np.random.SeedSequence(seed).generate_state(2))
-    return np.asarray([(place + member * (length | 1)) % 2**31 for member in range(count)])
+    return (place + np.arange(count, dtype=np.int64) * (length | 1)) % 2**31
 
 
 def _flows(flow: Any) -> list[Flow]:
@@ -259,16 +269,18 @@ def _unstacked(mu: AbstractMeasure) -> list[AbstractMeasure]:
         raise InputError(
             f"The arrays of a batch of starts must have equal, positive lengths, but have {sorted(counts)}."
         )
-    where = lambda mu: [getattr(mu, name) for name in batched]
-    values = [np.asarray(array) for array in batched.values()]
-    return [eqx.tree_at(where, mu, [check.on_device(array[j]) for array in values]) for j in range(counts.pop())]
+    count, own = counts.pop(), {id(array) for array in batched.values()}
+    leaves, tree = jax.tree.flatten(mu)
+    columns = [jax.device_put(list(np.asarray(leaf))) if id(leaf) in own else [leaf] * count for leaf in leaves]
+    return [jax.tree.unflatten(tree, row) for row in zip(*columns, strict=True)]
 
 
 def stacked(things: list[Any]) -> Any:
     """Things of one kind along a new axis."""
-    arrays, rest = zip(*(eqx.partition(thing, eqx.is_array) for thing in things), strict=True)
-    numbers = jax.tree.map(lambda *leaves: check.on_device(np.stack([np.asarray(leaf) for leaf in leaves])), *arrays)
-    return eqx.combine(numbers, rest[0])
+    stack = lambda leaves: check.on_device(np.stack([np.asarray(leaf) for leaf in leaves]))
+    columns = zip(*(jax.tree.leaves(thing) for thing in things), strict=True)
+    leaves = [stack(column) if eqx.is_array(column[0]) else column[0] for column in columns]
+    return jax.tree.unflatten(jax.tree.structure(things[0]), leaves)
 
 
 def picked(tree: Any, index: np.ndarray) -> Any:

@@ -47,7 +47,7 @@ def evolve(  # noqa: PLR0913
     clock: str | None = None,
     devices: int | Sequence[Any] | None = None,
     step: Number | None = None,
-    seed: int | jax.Array | None = None,
+    seed: int | jax.Array | Sequence[int] | None = None,
     refine: bool | None = None,
     progress: bool | None = None,
     watch: Watch | None = None,
@@ -103,6 +103,7 @@ def evolve(  # noqa: PLR0913
       are those of s with dt = e^{β(1-c)} ds, c the largest inner product of two groups [rigollet2025, theorem 6].
     - `step`, `seed`: with noise, the length of steps (adapted to rtol when left out) and the seed of the noise (0). With steps
       that adapt, a seed is a Brownian path that does not depend on steps and save times; with `step`, it is drawn step by step.
+      Members of an ensemble have seeds that follow from one, or are a list of their own.
 
     For densities:
 

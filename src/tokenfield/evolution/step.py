@@ -121,7 +121,8 @@ def locate(p: Problem, now: Walker, step: Step) -> tuple[Array, Array, Array]:
         hit = p.stop(middle, interpolant.evaluate(middle)) != Status.RUNNING
         return jnp.where(hit, low, middle), jnp.where(hit, middle, high)
 
-    _, t = lax.fori_loop(0, 50, halve, (now.t, now.tnext))
+    digits = min(50, jnp.finfo(now.t.dtype).nmant + 3)  # halving further changes nothing
+    _, t = lax.fori_loop(0, digits, halve, (now.t, now.tnext))
     y = interpolant.evaluate(t)
     why = p.stop(t, y)  # which rounding may miss, here on the edge
     return t, y, jnp.where(why == Status.RUNNING, step.stop, why)
@@ -138,6 +139,12 @@ def place_of_stop(step: Step) -> tuple[Any, Any, Any]:
 def due(p: Problem, step: Step, saved: Array) -> Bool[Array, ""]:
     """Whether the step has passed the next save time, and the album has a page for it."""
     return step.keep & (saved < len(p.ts) - 1) & (p.ts[saved] <= step.t)
+
+
+def dues(p: Problem, step: Step, saved: Array) -> Int[Array, ""]:
+    """How many save times the step has passed for which the album has a page."""
+    passed = jnp.sum(p.ts[:-1] <= step.t, dtype=saved.dtype)
+    return jnp.where(step.keep, jnp.maximum(passed - saved, 0), 0)
 
 
 def snapshot(p: Problem, now: Walker, step: Step, saved: Array) -> Array:

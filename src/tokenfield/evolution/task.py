@@ -154,7 +154,7 @@ def read(flow: Any, mu0: Any, t: Any, given: Options, ensemble: Ensemble | None 
         saves=check.as_floats(saves, start.dtype),
         traced=traced,
         summation=_summation(given),
-        seed=_seed(given.seed),
+        seed=_seed(given.seed, ensemble),
         refine=given.refine is not False,
         radius=radius,
         clock=clock,
@@ -164,9 +164,17 @@ def read(flow: Any, mu0: Any, t: Any, given: Options, ensemble: Ensemble | None 
         adjoint=_adjoint(given.adjoint),
     )
     _refuse_close_times(task)
-    held = sum(array.nbytes for array in start.arrays.values()) * len(task.saves)
-    check.room(2 * held, f"{len(task.saves)} saved states of {type(start).__name__}")
+    count = len(task.saves) if task.plan.observe is None else 1
+    check.room(2 * count * _held(start, ensemble), f"{count} saved states of {type(start).__name__}")
     return task
+
+
+def _held(start: Any, ensemble: Ensemble | None) -> float:
+    """The bytes of one state, or of one of every member."""
+    size = sum(array.nbytes for array in start.arrays.values())
+    if ensemble is None or not ensemble.many_starts:
+        return size * (1 if ensemble is None else len(ensemble))
+    return size * len(ensemble) / len(ensemble.starts)
 
 
 # Who takes part, and which options they have.
@@ -257,9 +265,12 @@ def _adjoint(adjoint: Any) -> str:
     return adjoint
 
 
-def _seed(seed: Any) -> Any:
+def _seed(seed: Any, ensemble: Ensemble | None) -> Any:
+    """The seed of the noise, or one for every member of an ensemble."""
     if isinstance(seed, Tracer):
         return seed
+    if isinstance(seed, list | tuple) and ensemble is not None:
+        return np.asarray([check.whole("seed", one, 0, "the seed of a member's noise") for one in seed])
     return np.asarray(0 if seed is None else check.whole("seed", seed, 0, "the seed of the noise"))
 
 

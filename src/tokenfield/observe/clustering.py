@@ -96,11 +96,8 @@ def clusters(thing: Measured, angle: Number = 0.1, *, distance: Number | None = 
 def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
     w = np.asarray(mu.w)
     points = np.asarray(mu.directions if angular else mu.x, np.float64)
-    chord = 2 * np.sin(reach / 2) if angular else reach
-    centred = points - points.mean(axis=0)
-    scale = np.abs(centred).max() or 1.0  # squares of lengths in units of the largest stay within floats
-    near = centred / scale
-    labels = _nearest(near, near[_leaders(near, w, min(chord / scale, 1e3))])
+    near, radius = _scaled(points, 2 * np.sin(reach / 2) if angular else reach)
+    labels = _nearest(near, near[_leaders(near, w, radius)])
     weights = np.bincount(labels, w)
     order = np.argsort(-weights, kind="stable")
     labels = np.argsort(order)[labels]
@@ -110,6 +107,32 @@ def _clusters(mu: Tokens, reach: float, angular: bool) -> Clusters:
         length = np.linalg.norm(centres, axis=1, keepdims=True)
         centres = centres / np.where(length > 0, length, 1.0)
     return Clusters(labels, sizes, weights, centres, f"{reach:g} rad" if angular else f"distance {reach:g}")
+
+
+def how_many(many: Tokens, angle: float = 0.1) -> Int[np.ndarray, " count"]:
+    """The numbers of clusters of many states at once, for those who want nothing else.
+
+    **Arguments**
+
+    - `many`: tokens with one leading axis.
+    - `angle`: the radius of a cluster, in radians.
+
+    **Returns** one number for each.
+
+    **Raises** `InputError` where they are not made of tokens, or a token has no direction.
+    """
+    points = np.asarray(states(many).directions, np.float64)
+    weights = np.broadcast_to(np.asarray(many.w), points.shape[:-1])
+    chord = 2 * np.sin(angle / 2)
+    near = (_scaled(one, chord) for one in points)
+    return np.asarray([len(_leaders(x, w, radius)) for w, (x, radius) in zip(weights, near, strict=True)], np.int64)
+
+
+def _scaled(points: np.ndarray, chord: float) -> tuple[np.ndarray, float]:
+    """Points about their mean and a radius, in units of the largest coordinate: squares of lengths stay within floats."""
+    centred = points - points.mean(axis=0)
+    scale = np.abs(centred).max() or 1.0
+    return centred / scale, min(chord / scale, 1e3)
 
 
 def _leaders(points: np.ndarray, w: np.ndarray, radius: float) -> np.ndarray:

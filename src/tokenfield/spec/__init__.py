@@ -172,35 +172,51 @@ class Spec:
 
         **Raises** `SpecError` where parts do not fit each other or the machine, with the line.
         """
-        from tokenfield.evolution import collapsed, evolve, layers
-
         self._refuse_large()
-        flow, measure, time = self.flow(), self.measure(), self.time
+        flow, measure = self.flow(), self.measure()
         self._check(flow, measure)
-        with _blaming(self, "time" if time is not None else "layers"):
-            if time is None:
-                assert self.layers is not None
-                run: Any = layers(flow, measure, self.layers.depth, self.layers.step, save=self.layers.save)  # pyright: ignore[reportArgumentType]
-            else:
-                run = evolve(
-                    flow,
-                    measure,
-                    (time.start, time.end),
-                    save=time.saved,
-                    until=collapsed if time.until == "collapsed" else None,
-                    solver=time.solver,
-                    rtol=time.rtol,
-                    atol=time.atol,
-                    max_steps=time.max_steps,
-                    summation=time.summation,
-                    coalesce=time.coalesce,
-                    clock=time.clock,
-                    step=time.step,
-                    seed=time.seed,
-                    progress=progress,
-                    watch=watch,
-                )
+        with _blaming(self, "time" if self.time is not None else "layers"):
+            run = self.moved(flow, measure, progress=progress, watch=watch)
         return dataclasses.replace(run, provenance=dataclasses.replace(run.provenance, spec=self.data))
+
+    def moved(self, flow: Any, measure: Any, **more: Any) -> "Trajectory":
+        """Evolve for the time, or through the layers, that the spec says.
+
+        **Arguments**
+
+        - `flow`, `measure`: one each, or lists, as `evolve` takes them.
+        - `more`: what `evolve` is asked for besides; `layers` has none of it but `zipped`.
+
+        **Returns** the run, or the batch of runs.
+        """
+        from tokenfield.evolution import evolve, layers
+
+        if self.time is None:
+            assert self.layers is not None
+            depth, step, save = self.layers.depth, self.layers.step, self.layers.save
+            return layers(flow, measure, depth, step, save=save, zipped=more.get("zipped", False))
+        return evolve(flow, measure, (self.time.start, self.time.end), **{**self.options, **more})
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `evolve` is asked for, beside the end time."""
+        from tokenfield.evolution import collapsed
+
+        time = self.time
+        assert time is not None
+        return {
+            "save": time.saved,
+            "until": collapsed if time.until == "collapsed" else None,
+            "solver": time.solver,
+            "rtol": time.rtol,
+            "atol": time.atol,
+            "max_steps": time.max_steps,
+            "summation": time.summation,
+            "coalesce": time.coalesce,
+            "clock": time.clock,
+            "step": time.step,
+            "seed": time.seed,
+        }
 
     def _refuse_large(self) -> None:
         """Before anything is made: the states that are to be kept fit into memory."""

@@ -68,6 +68,11 @@ class Layout:
         return [".".join(["c", str(k), *("0" for _ in self.shape[1:])]) for k in range(count)]
 
     @property
+    def fill(self) -> Any:
+        """What stands for numbers that are not there."""
+        return "NaN" if self.dtype.startswith("float") else 0
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """As Zarr has it."""
         return {
@@ -77,7 +82,7 @@ class Layout:
             "data_type": self.dtype,
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [max(1, n) for n in self.piece]}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
-            "fill_value": "NaN" if self.dtype.startswith("float") else 0,
+            "fill_value": self.fill,
             "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
             "attributes": {},
             "dimension_names": list(self.axes),
@@ -95,7 +100,7 @@ class Layout:
         if len(shape) != len(axes):
             raise Refused(f"{name} has {len(shape)} axes instead of {len(axes)}")
         layout = Layout(tuple(shape), dtype, axes)
-        if _text(metadata) != _text(layout.metadata):
+        if text_of(metadata) != text_of(layout.metadata):
             raise Refused(f"the metadata of {name} are not what saving writes")
         return layout
 
@@ -116,17 +121,17 @@ def write(folder: Path, arrays: Mapping[str, np.ndarray], axes: Mapping[str, tup
     for name, layout in layouts.items():
         if layout.dtype not in DTYPES:
             raise Refused(f"the numbers of {name} are {layout.dtype}, not one of {', '.join(DTYPES)}")
-    if len(_root(layouts, about, "")) > _most_text():
+    if len(root_text(layouts, about, "")) > most_text():
         raise Refused("its parameters and its spec are too large; keep large matrices in files that the spec names")
-    total = hashlib.sha256(_root(layouts, about, ""))
+    total = hashlib.sha256(root_text(layouts, about, ""))
     for name, layout in layouts.items():
         (folder / name).mkdir()
-        _put(folder / name / ROOT, [_text(layout.metadata)])
+        put(folder / name / ROOT, [text_of(layout.metadata)])
         for place, part in zip(layout.files, _parts(arrays[name], layout), strict=True):
             total.update(part.data)
             short = math.prod(layout.piece) * part.itemsize - part.nbytes
-            _put(folder / name / place, [part, bytes(short)])
-    _put(folder / ROOT, [_root(layouts, about, total.hexdigest())])
+            put(folder / name / place, [part, bytes(short)])
+    put(folder / ROOT, [root_text(layouts, about, total.hexdigest())])
 
 
 def read(folder: Path, table: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -143,7 +148,7 @@ def read(folder: Path, table: Any) -> tuple[dict[str, np.ndarray], dict[str, Any
     """
     layouts, about, checksum = _metadata(folder, table)
     _check_files(folder, layouts)
-    total = hashlib.sha256(_root(layouts, about, ""))
+    total = hashlib.sha256(root_text(layouts, about, ""))
     arrays = {name: _numbers(folder / name, layout, total) for name, layout in layouts.items()}
     if total.hexdigest() != checksum:
         raise Refused("its contents do not match their checksum")
@@ -180,16 +185,25 @@ def metadata_file(path: Path) -> Any:
 
     **Raises** `Refused` where it is not JSON, `OSError` where it cannot be read.
     """
-    return parsed(_contents(path, _most_text()))
+    return parsed(contents(path, most_text()))
 
 
 # The metadata
 
 
-def _root(layouts: Mapping[str, Layout], about: dict[str, Any], checksum: str) -> bytes:
-    """The group's metadata, which repeat those of all arrays."""
+def root_text(layouts: Mapping[str, Layout], about: dict[str, Any], checksum: str) -> bytes:
+    """The group's metadata, which repeat those of all arrays.
+
+    **Arguments**
+
+    - `layouts`: how the arrays lie, by name.
+    - `about`: attributes, plain data.
+    - `checksum`: one of the attributes.
+
+    **Returns** the text of zarr.json.
+    """
     inside = {name: layout.metadata for name, layout in layouts.items()}
-    return _text(
+    return text_of(
         {
             "zarr_format": 3,
             "node_type": "group",
@@ -200,7 +214,7 @@ def _root(layouts: Mapping[str, Layout], about: dict[str, Any], checksum: str) -
 
 
 def _metadata(folder: Path, table: Any) -> tuple[dict[str, Layout], dict[str, Any], str]:
-    text = _contents(folder / ROOT, _most_text())
+    text = contents(folder / ROOT, most_text())
     root = parsed(text)
     try:
         about, inside = dict(root["attributes"]), root["consolidated_metadata"]["metadata"]
@@ -212,7 +226,7 @@ def _metadata(folder: Path, table: Any) -> tuple[dict[str, Layout], dict[str, An
     if unknown := [name for name in names if name not in axes]:
         raise Refused(f"it has an array {_short(unknown[0])}, which no such run has")
     layouts = {name: Layout.found(name, inside[name], axes[name]) for name in names}
-    if text != _root(layouts, about, checksum):
+    if text != root_text(layouts, about, checksum):
         raise Refused("its metadata are not what saving writes")
     _check_sizes(layouts)
     return layouts, about, checksum
@@ -241,14 +255,19 @@ def refuse_large(size: int) -> None:
         raise Refused(f"it would take {size / 1e9:.3g} GB of {_files.memory() / 1e9:.3g} GB of memory")
 
 
-def _text(data: Any) -> bytes:
+def text_of(data: Any) -> bytes:
+    """Plain data as JSON.
+
+    **Raises** `Refused` where they are not plain, or a number is not finite.
+    """
     try:
         return json.dumps(data, indent=1, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise Refused(f"its metadata cannot be written down: {_short(error)}") from None
 
 
-def _most_text() -> int:
+def most_text() -> int:
+    """How many bytes metadata may have on this machine."""
     return min(TEXT, _files.memory() // 30)
 
 
@@ -269,7 +288,7 @@ def _check_files(folder: Path, layouts: Mapping[str, Layout]) -> None:
     check_names(folder, [ROOT], layouts)
     for name, layout in layouts.items():
         check_names(folder / name, [ROOT, *layout.files])
-        if _contents(folder / name / ROOT, TEXT) != _text(layout.metadata):
+        if contents(folder / name / ROOT, TEXT) != text_of(layout.metadata):
             raise Refused(f"the metadata of {name} are not what saving writes")
         full = math.prod(layout.piece) * np.dtype(layout.dtype).itemsize
         for place in layout.files:
@@ -300,7 +319,11 @@ def check_names(folder: Path, files: Iterable[str], folders: Iterable[str] = ())
         raise Refused(f"the {kind} {_short(name)} is missing")
 
 
-def _contents(path: Path, limit: int) -> bytes:
+def contents(path: Path, limit: int) -> bytes:
+    """All of an ordinary file that is no link.
+
+    **Raises** `Refused` where it is something else, or longer than the limit.
+    """
     with os.fdopen(_own(path), "rb") as file:
         data = file.read(limit + 1)
     if len(data) > limit:
@@ -342,7 +365,7 @@ def _numbers(folder: Path, layout: Layout, total: Any) -> np.ndarray:
     return array.astype(layout.dtype, copy=False)
 
 
-def _put(path: Path, parts: Iterable[Any]) -> None:
+def put(path: Path, parts: Iterable[Any]) -> None:
     """Write a file to the disk, not only to the system's memory of it."""
     with open(path, "xb", buffering=0) as file:
         for part in parts:

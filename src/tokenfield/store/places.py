@@ -10,6 +10,7 @@ Names are changed under a lock on the folder above. Where there are no such lock
 """
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -24,21 +25,25 @@ except ImportError:  # not on this system
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, fresh: bool = False) -> Iterator[Path]:
     """An empty folder to fill, which takes the name `path` at the end of the block: `with replacing(path) as new: ...`
 
     **Arguments**
 
     - `path`: the name; the folder that has it, if any, is deleted in the end.
+    - `fresh`: whether the name must be free. What has it by then, if anything, is left alone.
 
-    **Raises** `OSError` where that cannot be done; `path` is then as it was, and nothing is left beside it.
+    **Raises** `OSError` where that cannot be done (`FileExistsError` where the name is not free); `path` is then as it was, and
+    nothing is left beside it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _begun(path) as new:
         try:
             yield new
-            with _held(path.parent):
+            with held(path.parent):
                 _recover(path)
+                if fresh and os.path.lexists(path):
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
                 _swap(path, new, _beside(path, "old", new.name.rsplit(".", 1)[1]))
                 _sweep(path)
         except BaseException:
@@ -67,7 +72,7 @@ def _begun(path: Path) -> Iterator[Path]:
     while True:
         new = _beside(path, "new", uuid.uuid4().hex[:16])
         new.mkdir()
-        with _held(new):
+        with held(new):
             if new.exists():
                 yield new
                 return
@@ -104,7 +109,7 @@ def _sweep(path: Path) -> None:
     left = _left(path)
     for mark in {mark for _, mark in left}:
         new = _beside(path, "new", mark)
-        with _held(new, wait=False) if ("new", mark) in left else contextlib.nullcontext(True) as debris:
+        with held(new, wait=False) if ("new", mark) in left else contextlib.nullcontext(True) as debris:
             if debris:
                 shutil.rmtree(new, ignore_errors=True)
                 shutil.rmtree(_beside(path, "old", mark), ignore_errors=True)
@@ -122,8 +127,14 @@ def _left(path: Path) -> list[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def _held(folder: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a folder, and say whether it could be had."""
+def held(folder: Path, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a folder, and say whether it could be had: `with held(folder) as mine: ...`
+
+    **Arguments**
+
+    - `folder`: the folder.
+    - `wait`: whether to wait for whoever holds it.
+    """
     if fcntl is None:
         yield False
         return

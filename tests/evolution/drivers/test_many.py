@@ -106,6 +106,15 @@ def test_more_members_than_slots(runs, few_slots, monkeypatch):
     assert sum(pieces) == int(np.sum(runs.steps))
 
 
+def test_steps_that_pass_many_save_times(few_slots):
+    """Strips of pages, more in a step than there are slots, and more in a run than an album has: every page is written once."""
+    how = {"t": 30.0, "save": np.unique(np.concatenate([np.linspace(0, 30, 301), np.linspace(10, 10.1, 200)]))}
+    runs = tkf.evolve(FLOWS, STARTS, **how)
+    assert_same(runs.member(1, 2), tkf.evolve(FLOWS[1], STARTS[2], **how))
+    kept = tkf.evolve(FLOWS, STARTS, observe="mean_overlap", **how)
+    assert np.max(abs(kept.mean_overlap - tkf.observe.mean_overlap(runs))) < 1e-13
+
+
 def test_the_last_ones_move_to_fewer_slots(runs, few_slots, monkeypatch):
     monkeypatch.setattr(many, "WORTH_COMPILING", 0.0)
     monkeypatch.setattr(pieces, "PIECE_SECONDS", 1e-9)

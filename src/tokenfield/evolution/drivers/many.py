@@ -16,9 +16,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+from tokenfield import _checks as check
 from tokenfield._compile import compiled
 from tokenfield._interrupt import ctrl_c
 from tokenfield._types import AnyArray
+from tokenfield.evolution.drivers.pace import is_steady
 from tokenfield.evolution.drivers.pieces import Stride, ahead, ending, pages
 from tokenfield.evolution.ensemble import picked
 from tokenfield.evolution.motions.base import AbstractMotion, MotionKind, Sums, size_of
@@ -29,7 +31,7 @@ from tokenfield.evolution.step import (
     Walker,
     arrive,
     attempt,
-    due,
+    dues,
     has_room,
     locate,
     overfull,
@@ -49,9 +51,20 @@ MEMORY = 256e6
 ALBUM = 4e6
 """Bytes of saved states that a slot keeps before they are handed to the host."""
 
-CACHE = 24e6
-"""Bytes that a step of all slots may touch. At n = 32, d = 128, 50 slots do the work of a member's step in three quarters of
-the time that 100 take."""
+CACHE = 3e6
+"""Bytes that a step of all slots may touch: few enough for the caches of one core, and not so few that starting the loops of a
+program counts. In steps of 32 tokens in the span of their own (28 slots), and in R^8 (91), 24 MB and 1 MB take longer, half as long
+again and more."""
+
+OBSERVED = 512
+"""The most pages of an album of observables."""
+
+STRIP = 4
+"""How many pages of an album are written at once: what is known of a step is looked up once for all of them, which costs more than
+to compute a page. Pages that are too many are computed in vain."""
+
+LOCATED = 8
+"""How many members look for the time of their stop side by side."""
 
 WORTH_COMPILING = 3.0
 """Seconds that empty slots may cost before a smaller program is made, which costs about as much."""
@@ -73,7 +86,7 @@ def run(task: Task) -> Outcome:
                 stride.did = slots.advance(stride.piece)
             bar.update(slots.fraction(), f"{slots.done()} of {total} members")
             idle += stride.took * float(np.mean(~slots.busy)) * (not slots.waiting)
-            if idle > WORTH_COMPILING and 0 < 2 * slots.busy.sum() <= len(slots.busy):
+            if idle > WORTH_COMPILING and 0 < 2 * slots.busy.sum() <= len(slots.busy) and not is_steady():
                 slots.shrink()
                 idle = 0.0
     slots.harvest(everyone=True)
@@ -94,6 +107,13 @@ class Members(eqx.Module):
     """The save times that each looks at."""
     flows_vary: bool = eqx.field(static=True)
     starts_vary: bool = eqx.field(static=True)
+
+    def of(self, slots: Int[Array, " some"]) -> "Members":
+        """Those in some slots."""
+        flow = _at(slots, self.flow) if self.flows_vary else self.flow
+        start = _at(slots, self.start) if self.starts_vary else self.start
+        seed, ts = _at(slots, (self.seed, self.ts))
+        return Members(flow, start, seed, ts, self.flows_vary, self.starts_vary)
 
 
 class Posed(eqx.Module):
@@ -173,29 +193,51 @@ def _step(posed: Posed, members: Members, runs: Array, now: Walker, albums: Any)
     """One step of everyone; those who do not run stay where they are."""
     step = posed.map(members, attempt, now)
     if posed.plan.until is not None:
-        stopped, here = step.stopped & runs, place_of_stop(step)
-        found = lambda: _where(stopped, posed.map(members, locate, now, step), here)
-        step = eqx.tree_at(place_of_stop, step, lax.cond(jnp.any(stopped), found, lambda: here))
-
-    def waiting(saved):
-        return runs & posed.map(members, due, step, saved)
-
-    def write(pages):
-        saved, albums = pages
-        writes = waiting(saved)
-        rows = posed.map(members, _snapshot, now, step, saved)
-        slots, page = jnp.arange(len(saved)), jnp.where(writes, saved, members.ts.shape[1])
-        put = lambda pages, row: pages.at[slots, page].set(row, mode="drop", unique_indices=True)
-        return saved + writes, jax.tree.map(put, albums, rows)
-
-    saved, albums = lax.while_loop(lambda pages: jnp.any(waiting(pages[0])), write, (now.saved, albums))
+        step = eqx.tree_at(place_of_stop, step, _located(posed, members, step.stopped & runs, now, step))
+    count = jnp.where(runs, posed.map(members, dues, step, now.saved), 0)
+    saved, albums = now.saved + count, _write(posed, members, count, now, step, albums)
     again = posed.map(members, overfull, step, saved)
     moved = _where(runs & ~again, posed.map(members, arrive, now, step, saved), now)
     return eqx.tree_at(lambda w: w.saved, moved, saved), albums
 
 
-def _snapshot(p: Problem, now: Walker, step: Step, saved: Array) -> Any:
-    return p.kept(snapshot(p, now, step, saved))
+def _located(posed: Posed, members: Members, stopped: Array, now: Walker, step: Step) -> tuple[Array, Array, Array]:
+    """Where those stop who do in this step, LOCATED of them at a time: few do, and finding the time takes as long as many steps."""
+    nobody = len(stopped)
+
+    def find(carry):
+        left, places = carry
+        slot = jnp.nonzero(left, size=min(LOCATED, nobody), fill_value=nobody)[0]
+        at = jnp.minimum(slot, nobody - 1)
+        found = posed.map(members.of(at), locate, *_at(at, (now, step)))
+        put = lambda place, new: place.at[slot].set(new, mode="drop")
+        return put(left, False), jax.tree.map(put, places, found)
+
+    return lax.while_loop(lambda carry: jnp.any(carry[0]), find, (stopped, place_of_stop(step)))[1]
+
+
+def _write(posed: Posed, members: Members, count: Array, now: Walker, step: Step, albums: Any) -> Any:
+    """The next `count` pages of every album, half as many strips at a time as there are slots. A strip is STRIP pages or fewer of
+    one album. So a slot that has many pages to write, or none, keeps no other waiting."""
+    strips = -(-count // STRIP)
+    ends, some = jnp.cumsum(strips), jnp.arange(-(-len(count) // 2))
+
+    def write(carry):
+        done, albums = carry
+        slot = jnp.minimum(jnp.searchsorted(ends, done + some, side="right"), len(count) - 1)
+        ahead = STRIP * (done + some - (ends - strips)[slot])[:, None] + jnp.arange(STRIP)
+        page = now.saved[slot][:, None] + ahead
+        rows = posed.map(members.of(slot), _snapshots, *_at(slot, (now, step)), page)
+        page = jnp.where(ahead < count[slot][:, None], page, members.ts.shape[1])
+        put = lambda pages, row: pages.at[slot[:, None], page].set(row, mode="drop", unique_indices=True)
+        return done + len(some), jax.tree.map(put, albums, rows)
+
+    return lax.while_loop(lambda carry: carry[0] < ends[-1], write, (jnp.zeros_like(ends[-1]), albums))[1]
+
+
+def _snapshots(p: Problem, now: Walker, step: Step, pages: Array) -> Any:
+    """What is kept on these pages."""
+    return jax.vmap(lambda page: p.kept(snapshot(p, now, step, page)))(pages)
 
 
 @compiled
@@ -216,6 +258,11 @@ def _where(mask: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(fits(a), a, b), new, old)
 
 
+def _at(slots: Array, tree: Any) -> Any:
+    """What the arrays of a tree have in some slots."""
+    return jax.tree.map(lambda leaf: leaf[slots] if eqx.is_array(leaf) else leaf, tree)
+
+
 class Slots:
     """The slots and who is in them, and the results of those who have left."""
 
@@ -224,14 +271,18 @@ class Slots:
         self.task, self.ensemble = task, task.ensemble
         summation = "dense" if task.summation is None else task.summation  # members are alike, whatever their numbers
         self.posed = Posed(task.plan, task.kind, summation, task.tolerance)
-        self.seeds = self.ensemble.seeds(int(task.seed))
+        self.seeds = self.ensemble.seeds(task.seed)
         self.saves = np.asarray(task.saves)
-        shape, dtype = size_of(self._first_motion())
-        self.pages = pages(shape, dtype, ALBUM)
+        self.motion = self._first_motion()
+        shape, dtype = size_of(self.motion)
+        self.pages = (
+            pages(shape, dtype, ALBUM) if task.plan.observe is None else self._observed_pages(task.plan.observe)
+        )
         count = slots_for(shape, dtype, min(self.pages, len(self.saves)), len(self.ensemble))
         self.entered, self.left = 0, 0
         self.who, self.kept = np.full(count, -1), np.zeros(count, int)
         self.busy, self.full = np.zeros(count, bool), np.zeros(count, bool)
+        self.goal: int | None = None
         self.walkers: Any = None
         self.albums: Any = None
         total = len(self.ensemble)
@@ -248,6 +299,12 @@ class Slots:
         start = _shapes_of_one(task.start, e.many_starts)
         return eqx.filter_eval_shape(self.posed.motion, flow, start, jax.ShapeDtypeStruct((), int))
 
+    def _observed_pages(self, observe: Any) -> int:
+        """How many pages an album of observables has: they are small, and a piece of the walk ends where albums are full."""
+        kept = eqx.filter_eval_shape(lambda motion: observe(motion.measure(motion.first)), self.motion)
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(kept))
+        return int(np.clip(ALBUM // max(size, 1), 1, OBSERVED))
+
     def _take(self, who: np.ndarray) -> Members:
         """These members, side by side, each with the save times that it looks at."""
         e, task = self.ensemble, self.task
@@ -256,10 +313,15 @@ class Slots:
             picked(task.flow, flow) if e.many_flows else task.flow,
             picked(task.start, start) if e.many_starts else task.start,
             self.seeds[who],
-            np.stack([ahead(self.saves, first, self.pages) for first in self.kept.tolist()]),
+            self._ahead(),
             e.many_flows,
             e.many_starts,
         )
+
+    def _ahead(self) -> np.ndarray:
+        """The save times that each slot looks at."""
+        times, which = np.unique(self.kept, return_inverse=True)
+        return np.stack([ahead(self.saves, first, self.pages) for first in times.tolist()])[which]
 
     @property
     def waiting(self) -> int:
@@ -276,21 +338,28 @@ class Slots:
         self.who[fresh] = self.entered + np.arange(fresh.sum())
         self.kept[fresh] = 0
         self.entered += int(fresh.sum())
-        self.members = self._take(np.maximum(self.who, 0))
+        self.members, self.goal = self._take(np.maximum(self.who, 0)), None
         new, first = _begin(self.posed, self.members)
         if self.walkers is None:
+            kept = sum(leaf.nbytes for leaf in jax.tree.leaves(first)) / len(self.who)
+            check.room(2 * kept * self.times.size, f"What {len(self.ensemble)} members keep at {len(self.saves)} times")
             empty = lambda leaf, *more: np.zeros((leaf.shape[0], *more, *leaf.shape[1:]), leaf.dtype)
             self.walkers = jax.tree.map(empty, new)
             self.albums = jax.tree.map(lambda leaf: empty(leaf, self.pages), first)
         self._now(*_enter((fresh, new, first), self.walkers, self.albums))
 
+    @property
+    def floor(self) -> int:
+        """A piece of the walk ends when no more than so many can go on: there is something to do for the others."""
+        floor = len(self.who) - self.worth_filling if self.waiting else 0
+        return max(floor, 3 * int(self.busy.sum()) // 4) if len(self.saves) > self.pages else floor
+
     def advance(self, limit: int) -> int:
         """A piece of the walk. It ends as soon as a quarter of the slots is free for others, or has a full album. How many
         steps it was."""
-        floor = len(self.who) - self.worth_filling if self.waiting else 0
-        if len(self.saves) > self.pages:
-            floor = max(floor, 3 * int(self.busy.sum()) // 4)
-        numbers = {"limit": limit, "floor": floor, "max_steps": self.task.max_steps}
+        if self.goal is None or np.sum(self.busy & ~self.full) <= self.goal:
+            self.goal = self.floor  # and not at every piece, whose length depends on the pace of the machine
+        numbers = {"limit": limit, "floor": self.goal, "max_steps": self.task.max_steps}
         fixed = self.posed, self.members, {name: np.asarray(number) for name, number in numbers.items()}
         did, walkers, albums = jax.block_until_ready(_advance(fixed, self.walkers, self.albums))
         self._now(walkers, albums)
@@ -305,13 +374,14 @@ class Slots:
         self.full = self.busy & (np.asarray(walkers.saved) == self.pages) & more
 
     def turn_pages(self) -> None:
-        """Full albums are emptied, and their walks look at the save times after them."""
-        if not self.full.any():
+        """Full albums are emptied, where there are enough of them, and their walks look at the save times after them."""
+        if not self.full.any() or np.sum(self.busy & ~self.full) > self.floor:
             return
         slots = np.flatnonzero(self.full)
         self._keep(slots)
         self.kept[slots] += self.pages
-        self.members = self._take(np.maximum(self.who, 0))
+        self.members = eqx.tree_at(lambda members: members.ts, self.members, self._ahead())
+        self.goal = None
         saved = np.where(self.full, 0, np.asarray(self.walkers.saved))
         self._now(eqx.tree_at(lambda w: w.saved, self.walkers, saved), self.albums)
 
@@ -373,7 +443,7 @@ class Slots:
         take = lambda leaf: np.asarray(leaf)[kept]
         walkers, albums = jax.tree.map(take, (self.walkers, self.albums))
         idle = np.where(self.who < 0, int(Status.COMPLETED), np.asarray(walkers.status))
-        self.members = self._take(np.maximum(self.who, 0))
+        self.members, self.goal = self._take(np.maximum(self.who, 0)), None
         self._now(eqx.tree_at(lambda w: w.status, walkers, idle), albums)
 
     def fraction(self) -> float:
@@ -389,14 +459,13 @@ class Slots:
     def outcome(self) -> Outcome:
         """The results of all members, in the shape of the batch."""
         e = self.ensemble
-        motion = self._first_motion()
         return Outcome(
             times=e.in_batch(self.times),
             states=e.in_batch(self.results if self.last is None else self.last),
             observed=None if self.last is None else e.in_batch(self.results),
             reached=e.in_batch(self.reached),
             **{name: e.in_batch(values) for name, values in self.numbers.items()},
-            summation=motion.description,
+            summation=self.motion.description,
             seeds=self.seeds.tolist() if "seed" in self.task.kind.options else None,
         )
 
