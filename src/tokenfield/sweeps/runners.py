@@ -1,5 +1,7 @@
 """Who computes the blocks of a sweep: this process, workers of its own, or a laboratory's cluster."""
 
+import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import os
@@ -7,12 +9,14 @@ import queue
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tokenfield.errors import InputError, short
 from tokenfield.sweeps.group import Block, Plan, computed, told
+from tokenfield.sweeps.worker import one_thread
 
 FAILURES = 10
 """How many workers may die over one block before it is left for another time."""
@@ -20,10 +24,10 @@ HOPELESS = 30
 """How many deaths of each worker, with no group finished between, are enough."""
 PATIENCE = 0.2
 """Seconds between two looks at whether somebody wants to stop."""
-ANSWER = 10.0
-"""Seconds within which a scheduler must answer."""
-QUIET = "--xla_cpu_multi_thread_eigen=false"
-"""Workers have one thread each: they share the cores among themselves, and sums are in one order however many they are."""
+ANSWER, SILENCE = 10.0, 30.0
+"""Seconds within which a scheduler must answer: at first, and while it works, when it is asked as often."""
+PARTING = 2.0
+"""Seconds that a scheduler has to say goodbye."""
 
 Place = tuple[int, ...]
 Came = tuple[Place, "Block | str"] | None
@@ -87,6 +91,7 @@ class Cluster:
         self.client, self.crew = client, crew
         self.ready: queue.Queue[Any] = queue.Queue()
         self.running: dict[str, tuple[Any, Place]] = {}
+        self.threads, self.asked = 0, -SILENCE
 
     def blocks(self, plan: Plan, waiting: Iterable[Place]) -> Iterator[Came]:
         """Blocks as they finish, in any order."""
@@ -98,7 +103,7 @@ class Cluster:
             try:
                 future = self.ready.get(timeout=PATIENCE)
             except queue.Empty:
-                self._refuse_silence()
+                self._width()
                 yield None
                 continue
             _, place = self.running.pop(future.key)
@@ -119,12 +124,24 @@ class Cluster:
             future.add_done_callback(self.ready.put)
 
     def _width(self) -> int:
-        threads = len(self.crew.processes) if self.crew is not None else sum(self.client.nthreads().values())
-        return 2 * max(1, threads)
+        """How many blocks are handed over at a time.
 
-    def _refuse_silence(self) -> None:
+        **Raises** `Lost` where the scheduler is gone, or has fallen silent.
+        """
         if self.client.status != "running":
             raise Lost("The scheduler no longer answers.")
+        if self.crew is not None:
+            return 2 * len(self.crew.processes)
+        if time.monotonic() > self.asked + SILENCE:
+            self.threads, self.asked = self._counted(), time.monotonic()
+        return 2 * max(1, self.threads)
+
+    def _counted(self) -> int:
+        """How many threads a cluster has, which may grow and shrink."""
+        try:
+            return sum(self.client.sync(self.client.scheduler.ncores, callback_timeout=SILENCE).values())
+        except (OSError, TimeoutError) as error:  # a connection that is closed is an OSError
+            raise Lost(f"The scheduler no longer answers ({type(error).__name__}).") from None
 
 
 def _result(future: Any) -> Block | str:
@@ -135,7 +152,7 @@ def _result(future: Any) -> Block | str:
     from distributed.scheduler import KilledWorker
 
     try:
-        return future.result()
+        return future.result(timeout=2 * SILENCE)
     except KilledWorker:
         return f"{FAILURES} workers died over it; was there enough memory?"
     except (CancelledError, CommClosedError, TimeoutError) as error:
@@ -153,8 +170,7 @@ class Crew:
 
     def _hired(self) -> "subprocess.Popen[bytes]":
         settings = {
-            "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUIET}".strip(),
-            "OMP_NUM_THREADS": "1",
+            **one_thread(),
             "DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "critical",
             "DASK_TEMPORARY_DIRECTORY": self.folder,
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # where the user's modules are
@@ -212,12 +228,16 @@ def _known(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
-        client = Client(address, timeout=ANSWER, set_as_default=False)
-    except Exception as error:
+        with concurrent.futures.ThreadPoolExecutor(1) as apart:  # a notebook has a loop in this thread already
+            kind = apart.submit(asyncio.run, _identity(address)).result()
+        client = Client(address, timeout=ANSWER, set_as_default=False) if kind == "Scheduler" else None
+    except (OSError, TimeoutError, ValueError, ImportError) as error:
         raise InputError(
             f"The scheduler {address} does not answer ({type(error).__name__}). Is the address right, as in tcp://10.0.0.5:8786?"
         ) from None
-    with client:
+    if client is None:
+        raise InputError(f"At {address} there is a {kind} of Dask, but no scheduler. Give the scheduler's address.")
+    try:
         if not client.nthreads():
             raise InputError(f"The scheduler {address} has no workers. Start some: dask worker {address}")
         try:
@@ -228,6 +248,24 @@ def _known(address: str) -> Iterator[Any]:
                 "installed there, in the same version?"
             ) from None
         yield client
+    finally:
+        client.close(timeout=PARTING)
+
+
+async def _identity(address: str) -> str:
+    """What there is at an address: "Scheduler" or "Worker". Dask's own client waits for ever where somebody listens and is mute."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    async def asked() -> str:
+        comm = await connect(address, timeout=ANSWER, **Security().get_connection_args("client"))
+        try:
+            await comm.write({"op": "identity"})
+            return str((await comm.read())["type"])
+        finally:
+            comm.abort()
+
+    return await asyncio.wait_for(asked(), ANSWER)
 
 
 def _version() -> str:
@@ -254,11 +292,13 @@ def _refuse_without_dask() -> None:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Dask tells of every worker that dies; the sweep tells what matters itself."""
-    logger = logging.getLogger("distributed")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
+    """Dask tells of every worker that dies; the sweep tells what matters itself. (Some of its loggers have levels of their own.)"""
+    names = ["distributed", *(name for name in logging.root.manager.loggerDict if name.startswith("distributed."))]
+    before = {logger: logger.level for logger in map(logging.getLogger, names)}
     try:
+        for logger in before:
+            logger.setLevel(logging.CRITICAL)
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in before.items():
+            logger.setLevel(level)

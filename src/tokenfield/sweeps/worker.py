@@ -8,13 +8,23 @@ import threading
 import time
 
 
+def one_thread() -> dict[str, str]:
+    """Settings with which a process that has not started JAX yet computes in one thread: workers share the cores among themselves,
+    and sums are in one order however many they are."""
+    return {
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false".strip(),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
 def main(address: str, parent: int) -> None:
     """Work for a scheduler until it, or the process that started both, is gone."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     from distributed import Worker
 
     async def serve() -> None:
-        async with Worker(address, nthreads=1, memory_limit=0, dashboard=False, host="127.0.0.1") as worker:
+        here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}  # nobody else is to reach it
+        async with Worker(address, nthreads=1, memory_limit=0, dashboard=False, **here) as worker:
             await worker.finished()
 
     asyncio.run(serve())
