@@ -255,7 +255,10 @@ def sweep(
     to the last bit. Members that blow up or are refused are recorded, and stop nothing. `tokenfield show` tells and draws it.
     """
     from tokenfield.sweeps import command
+    from tokenfield.sweeps.worker import one_thread
 
+    if workers == 0:  # as a worker does, to the last bit; JAX has not started yet
+        os.environ.update(one_thread())
     folder, plan = command.begun(spec, overrides or [], over, observe, keep, out)
     words, whole = command.swept(folder, plan, workers, scheduler, lambda words: typer.echo(words, err=True))
     typer.echo(words)

@@ -1,4 +1,4 @@
-"""A sweep on a Dask cluster that is there: the same numbers, and a sentence where its scheduler is killed, mute or was never there."""
+"""A sweep on a Dask cluster that is there: the same numbers; a sentence where its scheduler is killed, or mute, or not there."""
 
 import contextlib
 import os
