@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 import tokenfield as tkf
 from tests.sweeps.tiny import BETA, END, KEPT, SEED, SPEC, TEXT, marks, same, tokenfield
+from tokenfield.sweeps import runners
 
 OVER = {END: [float(t) for t in range(1, 25)], BETA: [1.0, 4.0], SEED: [0, 1, 2]}
 """Twenty-four groups of six members, all of one program."""
@@ -27,38 +27,49 @@ from tests.sweeps.tiny import SPEC, marks
 from tokenfield.sweeps import front
 import tokenfield.observe, jax
 
-folder, kills, dice = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(sys.argv[3]))
+place, kills, dice = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(sys.argv[3]))
 assert not jax._src.xla_bridge._backends, "children are born before JAX has threads"
-before, killed = {}, 0
-for attempt in range(1000):
+before, killed, sweeps = {}, 0, 1
+while True:
+    folder = place / f"{sweeps}.zarr"
     child = os.fork()
     if child == 0:
         keep = front.Folder.keep
         front.Folder.keep = lambda self, block: (time.sleep(0.02), keep(self, block))[1]
         front.sweep(SPEC, over=OVER, observe="mean_overlap", workers=0, out=folder)
         os._exit(0)
+    ended = 0
     if killed < kills:  # some before anything is there, most in the middle of writing
         begun, patience = len(marks(folder)), dice.choice([0, 1, 1, 2])
         limit = time.monotonic() + (dice.uniform(0, 1) if patience == 0 else 120)
-        while time.monotonic() < limit and len(marks(folder)) < begun + patience and os.waitpid(child, os.WNOHANG) == (0, 0):
+        while not ended and time.monotonic() < limit and len(marks(folder)) < begun + patience:
+            ended, status = os.waitpid(child, os.WNOHANG)
             time.sleep(0.002)
-        time.sleep(dice.uniform(0, 0.05))
-        try:
+        if not ended:
+            time.sleep(dice.uniform(0, 0.05))
             os.kill(child, signal.SIGKILL)
-            killed += os.waitpid(child, 0)[1] == signal.SIGKILL
-        except (ProcessLookupError, ChildProcessError):
-            pass
-    else:
-        assert os.waitpid(child, 0)[1] == 0
+    if not ended:
+        ended, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL)
+    killed += status == signal.SIGKILL
     now = marks(folder)
     assert all(now.get(name) == mark for name, mark in before.items()), "a finished group was computed again"
     before = now
     if len(now) == 24 and killed >= kills:
         break
     if len(now) == 24:  # finished too soon: the rest of the kills go to another sweep
-        sys.exit(f"{killed} of {kills} kills")
+        before, sweeps = {}, sweeps + 1
 print(killed)
 """
+
+
+def killed(place, kills, seed):
+    """Sweeps that were killed so many times at random moments, each gone on with until it was whole."""
+    words = [sys.executable, "-c", NURSERY, str(place), str(kills), str(seed)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == kills
+    return sorted(place.iterdir())
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +85,7 @@ def whole(path, undisturbed):
 
 def test_the_whole_is_killed_at_random_moments(tmp_path, undisturbed):
     """Twelve times; each goes on where the one before was killed."""
-    words = [sys.executable, "-c", NURSERY, str(tmp_path / "grid.zarr"), "12", "7"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == 12 and whole(tmp_path / "grid.zarr", undisturbed)
+    assert all(whole(path, undisturbed) for path in killed(tmp_path, 12, 7))
 
 
 def workers_of(parent):
@@ -91,40 +99,48 @@ def workers_of(parent):
     return found
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
-def test_workers_are_killed_at_random_moments(tmp_path):
-    """Eight of them, while the sweep goes on: others take their places."""
+def shot(monkeypatch, path, kills, seed):
+    """A sweep, of whose two workers so many are killed while it goes on: at any moment of their lives, and one at least for every
+    group that is finished, until there were enough. How many there were."""
+    dice, dead, tend = random.Random(seed), [], runners.Crew.tend
+
+    def hunt(crew):
+        if len(dead) < min(kills, len(marks(path)) + 2) and (dice.random() < 0.05 or len(dead) < len(marks(path))):
+            victim = dice.choice([one for one in crew.processes if one.poll() is None])
+            victim.kill()
+            dead.append(victim.wait())
+        tend(crew)
+
+    monkeypatch.setattr(runners.Crew, "tend", hunt)
+    tkf.sweep(SPEC, over=OVER, observe="mean_overlap", workers=2, out=path)
+    monkeypatch.undo()
+    return dead.count(-signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def by_a_worker():
+    """This process has more threads than a worker."""
     pytest.importorskip("distributed")
-    dice, killed, over = random.Random(3), [], threading.Event()
+    return tkf.sweep(SPEC, over=OVER, observe="mean_overlap", workers=1)
 
-    def hunt():
-        while len(killed) < 8 and not over.is_set():
-            alive = [pid for pid in workers_of(os.getpid()) if pid not in killed]
-            if alive and (len(killed) < 2 or marks(tmp_path / "grid.zarr")):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(dice.choice(alive), signal.SIGKILL)
-                    killed.append(alive[0])
-            over.wait(dice.uniform(0.05, 0.6))
 
-    hunter = threading.Thread(target=hunt)
-    hunter.start()
-    try:
-        tkf.sweep(SPEC, over=OVER, observe="mean_overlap", workers=2, out=tmp_path / "grid.zarr")
-    finally:
-        over.set()
-        hunter.join()
-    tkf.sweep(SPEC, over=OVER, observe="mean_overlap", workers=1, out=tmp_path / "grid.zarr")
-    alone = tkf.sweep(SPEC, over=OVER, observe="mean_overlap", workers=1)  # this process has more threads than a worker
-    assert killed and whole(tmp_path / "grid.zarr", alone)
+def test_workers_are_killed_at_random_moments(tmp_path, by_a_worker, monkeypatch):
+    """Ten of them, while the sweep goes on: others take their places."""
+    assert shot(monkeypatch, tmp_path / "grid.zarr", 10, 3) == 10
+    assert whole(tmp_path / "grid.zarr", by_a_worker)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_workers_are_killed_many_times(tmp_path, by_a_worker, monkeypatch, seed):
+    assert shot(monkeypatch, tmp_path / "grid.zarr", 20, seed) == 20
+    assert whole(tmp_path / "grid.zarr", by_a_worker)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_the_whole_is_killed_many_times(tmp_path, undisturbed, seed):
-    words = [sys.executable, "-c", NURSERY, str(tmp_path / "grid.zarr"), "18", str(100 + seed)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=1200)
-    assert done.returncode == 0, done.stderr
-    assert whole(tmp_path / "grid.zarr", undisturbed)
+    assert all(whole(path, undisturbed) for path in killed(tmp_path, 18, 100 + seed))
 
 
 def lives(pid):
@@ -150,6 +166,7 @@ def test_a_killed_sweep_leaves_no_workers_behind(tmp_path):
     finally:
         running.kill()
         running.communicate()
+    assert running.returncode == -signal.SIGKILL
     limit = time.monotonic() + 30
     while lives(worker) and time.monotonic() < limit:
         time.sleep(0.05)
