@@ -1,10 +1,11 @@
 """What each case measures and how its tables are made. Every function returns a section of the page."""
 
+import json
 import os
 import tempfile
 
 from benchmarks import cold as cold_start
-from benchmarks import many, pairs, phase, plots, sums
+from benchmarks import many, pairs, phase, plots, sums, sweeping
 from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, one_core, slope
 
 ROUNDS, FEWER = 5, 3
@@ -251,6 +252,43 @@ def phase_diagram(case: str) -> str:
     return "\n\n".join([*tables, demanded(demands)])
 
 
+def sweep(case: str) -> str:
+    """A sweep beside its bare ensembles, and what it needs of memory along the way."""
+    in_process("sweeping", case, "warm")
+    found = alternate("sweeping", case, sweeping.CONTENDERS, FEWER)
+    bare, one, two = found.values()
+    assert all(abs(line["whole"].check - bare["whole"].check) < 1e-9 for line in (one, two)), "all run the same members"
+    members = len(sweeping.BETAS) * len(sweeping.SEEDS)
+    parts = ("whole", "first group", "CPU")
+    rows = [
+        [name, *(f"{line[part].seconds:.2f}" for part in parts), f"{1e3 * _later(line) / members:.3f}"]
+        for name, line in found.items()
+    ]
+    title = f"a sweep of {members:,} members, n = {sweeping.N}, d = {sweeping.D}, 16 β, t = {sweeping.T:g}, 21 times"
+    table = markdown(title, ["", *(f"{part}, s" for part in parts), "after the first, ms a member"], rows)
+    memory = {name: json.loads(line["whole"].note) for name, line in found.items() if name != "evolve"}
+    lines = [
+        [f"{name}: the {who}", *(f"{size:.0f}" for size in sizes)]
+        for name, peaks in memory.items()
+        for who, sizes in peaks.items()
+    ]
+    sizes = markdown("", ["peak, megabytes", *(f"{share:.0%} of the members" for share in sweeping.LOOKS)], lines)
+    grown = [sizes[-1] / sizes[0] for peaks in memory.values() for sizes in peaks.values()]
+    ratio = lambda part: one[part].seconds / bare[part].seconds
+    demands = [
+        Demand("one worker / two workers", 1.6, [one["whole"].seconds / two["whole"].seconds]),
+        Demand("one worker / evolve", 1.1, [ratio("whole")], least=False),
+        Demand("one worker / evolve, CPU time", 1.1, [ratio("CPU")], least=False),
+        Demand("one worker / evolve, after the first group", 1.1, [_later(one) / _later(bare)], least=False),
+        Demand("memory at 100% / at 10% of the members", 1.1, grown, least=False),
+    ]
+    return "\n\n".join([table, sizes, demanded(demands)])
+
+
+def _later(line: dict) -> float:
+    return line["whole"].seconds - line["first group"].seconds
+
+
 def scaling(case: str) -> str:
     found = alternate("sums", case, sums.CONTENDERS, 2)
     plots.scaling(found)
@@ -276,5 +314,6 @@ REPORTS = {
     "span": span,
     "ensemble": ensemble,
     "phase": phase_diagram,
+    "sweep": sweep,
     "scaling": scaling,
 }

@@ -71,7 +71,8 @@ def sweep(  # noqa: PLR0913
       of which the number is kept, and quantities of the measure itself, such as "rho".
     - `out`: a folder for the results, such as grid.zarr, which xarray opens at any time. In memory when left out.
     - `keep`: "states" to keep the states themselves, too.
-    - `workers`: how many processes compute; as many as there are cores when left out, and 0 for this process itself.
+    - `workers`: how many processes compute; as many as there are cores when left out, and 0 for this process itself, where more
+      threads than a worker's may change the last bits.
     - `scheduler`: the address of a Dask cluster instead, such as "tcp://10.0.0.5:8786".
     - `progress`: a bar on the terminal; None shows one if anyone is watching.
     - `watch`: called with a sentence whenever there is something to tell.

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 
 def one_thread() -> dict[str, str]:
@@ -23,7 +24,7 @@ def main(address: str, parent: int) -> None:
     from distributed import Worker
 
     async def serve() -> None:
-        here = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}  # nobody else is to reach it
+        here: dict[str, Any] = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}  # nobody else is to reach it
         async with Worker(address, nthreads=1, memory_limit=0, dashboard=False, **here) as worker:
             await worker.finished()
 
