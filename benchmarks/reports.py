@@ -5,7 +5,7 @@ import os
 import tempfile
 
 from benchmarks import cold as cold_start
-from benchmarks import many, pairs, phase, plots, sums, sweeping
+from benchmarks import many, models, pairs, phase, plots, sums, sweeping
 from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, one_core, slope
 
 ROUNDS, FEWER = 5, 3
@@ -304,6 +304,23 @@ def scaling(case: str) -> str:
     return f"{table}\n\n![One SA velocity against n](images/scaling.png)"
 
 
+def trained(case: str) -> str:
+    """MiniLM and SmolLM2, by tokenfield and by transformers on torch."""
+    found = alternate("models", case, models.CONTENDERS, ROUNDS)
+    titles = {
+        "forward": f"a forward pass of MiniLM on {models.BATCH} × {models.LENGTH} tokens, float32",
+        "generate": f"a token of SmolLM2-135M, {models.NEW} greedy ones after {len(models.PROMPT)}, float32",
+    }
+    tables, demands = [], []
+    for setting, title in titles.items():
+        line = {name: one[setting] for name, one in found.items()}
+        ours, theirs = line["tokenfield"], line["torch"]
+        assert abs(ours.check - theirs.check) < 1e-4 * theirs.check, f"{setting}: both have the same weights"
+        tables.append(_side_by_side(title, line))
+        demands.append(Demand(f"tokenfield / torch, {setting}", 1.3, [ours.seconds / theirs.seconds], least=False))
+    return "\n\n".join([*tables, demanded(demands)])
+
+
 REPORTS = {
     "cold": cold,
     **dict.fromkeys(CASES, solves),
@@ -314,6 +331,7 @@ REPORTS = {
     "span": span,
     "ensemble": ensemble,
     "phase": phase_diagram,
+    "models": trained,
     "sweep": sweep,
     "scaling": scaling,
 }

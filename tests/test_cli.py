@@ -17,7 +17,22 @@ def tokenfield(*words, cwd=None, ok=True):
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("run",), ("show",), ("new",), ("demo",), ("verify",), ("figure",), ("sweep",), ("report",)]
+    "words",
+    [
+        (),
+        ("run",),
+        ("show",),
+        ("new",),
+        ("demo",),
+        ("verify",),
+        ("figure",),
+        ("sweep",),
+        ("report",),
+        ("train",),
+        ("generate",),
+        ("probe",),
+        ("predict",),
+    ],
 )
 def test_help_teaches_by_example(words):
     told = tokenfield(*words, "--help").stdout

@@ -57,6 +57,13 @@ from .sweeps import sweep as sweep
 from .theory import long_context as long_context
 from .theory import verify as verify
 from .trajectory import Trajectory as Trajectory
+from .transformer import Architecture as Architecture
+from .transformer import Probe as Probe
+from .transformer import Training as Training
+from .transformer import Transformer as Transformer
+from .transformer import predict as predict
+from .transformer import probe as probe
+from .transformer import train as train
 
 __version__: str
 __all__: list[str]

@@ -79,12 +79,12 @@ def show(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="A folder that `run`, `demo`, `sweep` or `figure` wrote, or a saved run.",
+            help="A folder that `run`, `demo`, `sweep`, `figure` or `probe` wrote, or a saved run.",
             metavar="DIR",
         ),
     ],
 ) -> None:
-    """Tell the story of a run, a sweep or a figure, and draw its picture anew. Nothing is computed."""
+    """Tell the story of a run, a sweep, a figure or a probe, and draw its picture anew. Nothing is computed."""
     from tokenfield.showing import shown
 
     heard = _interrupt.command()
@@ -282,6 +282,170 @@ def report(
     path, good = written(sources, out, force)
     typer.echo(f"report: {path}")
     raise typer.Exit(int(not good))
+
+
+@app.command(
+    epilog="Examples:  `tokenfield train --out out/model`   `tokenfield train book.txt --out out/book --set train.steps=3000`   "
+    "`tokenfield train --out out/sinkhorn --set model.attention.kind=sinkhorn`"
+)
+def train(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the model and its checkpoints.")],
+    text: Annotated[
+        Path | None,
+        typer.Argument(help="A text file; the language reference that Python carries when left out.", metavar="[TEXT]"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            "-s",
+            metavar="FIELD=VALUE",
+            help="Change the model (model.d, model.layers, model.attention.kind, ...) or the training (train.steps, train.lr, "
+            "train.minutes, ...); may be repeated.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Begin anew, whatever the folder's training was.")] = False,
+) -> None:
+    """Train a Transformer to predict the next token of a text; a few minutes to a model that writes words.
+
+    The folder has the model, checkpoints and the picture of its losses. Stopped in whatever way, the same command goes on from the
+    last checkpoint, to the same weights, bit for bit. The exit code is 1 when the training diverged.
+    """
+    from tokenfield.transformer.training import command
+
+    result = command.trained(text, out, settings or [], force, lambda words: typer.echo(words, err=True))
+    typer.echo(str(result))
+    raise typer.Exit(_interrupt.command().code or int(not result.ok))
+
+
+@app.command(epilog='Example:  `tokenfield generate out/model "The function" -n 300 --temperature 0.7`')
+def generate(
+    model: Annotated[
+        Path, typer.Argument(help="What `train` wrote, a folder or GGUF file of weights, or smollm2.", metavar="MODEL")
+    ],
+    prompt: Annotated[str, typer.Argument(help="How the text begins.", metavar="PROMPT")],
+    n: Annotated[int, typer.Option("-n", min=1, help="How many tokens are added.")] = 200,
+    temperature: Annotated[
+        float,
+        typer.Option("--temperature", "-t", min=0.0, help="0 takes the likeliest token, 1 draws as the model says."),
+    ] = 0.7,
+    seed: Annotated[int, typer.Option("--seed", help="What is drawn.")] = 0,
+) -> None:
+    """Go on with a text, token by token, as it comes."""
+    from tokenfield.transformer.training import command
+
+    write = lambda piece: typer.echo(piece, nl=False)
+    begun = []
+
+    def on(piece: str) -> None:
+        if not begun:  # what is refused is refused before anything is written
+            begun.append(True)
+            write(prompt)
+        write(piece)
+
+    try:
+        command.generated(model, prompt, n, temperature, seed, on)
+    except _interrupt.Interrupted:
+        typer.echo()
+        raise typer.Exit(_interrupt.command().code) from None
+    typer.echo()
+
+
+@app.command(
+    epilog="Examples:  `tokenfield probe minilm`   `tokenfield probe ./my-model --text mine.txt --out out/mine`   "
+    "`tokenfield probe out/model --lipschitz 0`"
+)
+def probe(  # noqa: PLR0913
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A folder or GGUF file of trained weights, what `train` wrote, or minilm, rxnmapper or smollm2.",
+            metavar="MODEL",
+        ),
+    ],
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            "--text", metavar="FILE", help="Texts, with blank lines between them; paragraphs of English else."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="The folder; out/probe/NAME when left out.")
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option("--tokens", help="How many tokens of each text are taken; all, or 128 of embedded ones."),
+    ] = None,
+    lipschitz: Annotated[
+        int, typer.Option("--lipschitz", min=0, help="Of how many blocks the Lipschitz constants are measured.")
+    ] = 6,
+    repeat: Annotated[
+        int | None,
+        typer.Option("--repeat", min=0, help="How often the first block is repeated; 400 where blocks are shared."),
+    ] = None,
+    angle: Annotated[float, typer.Option("--angle", help="The radius of a cluster, in radians.")] = 0.5,
+    control: Annotated[
+        str,
+        typer.Option(
+            "--control",
+            metavar="KIND",
+            help="Untrained weights: initial (before training) or own (drawn with the scale of every tensor).",
+        ),
+    ] = "initial",
+    seed: Annotated[int, typer.Option("--seed", help="Of both controls.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace a probe in the folder.")] = False,
+) -> None:
+    """See what a model does to tokens, layer by layer: do they gather, collapse, attend to sinks?
+
+    Every number stands beside two controls, untrained weights and shuffled tokens, and beside what the theory says at the
+    effective β of the model. Written are one HTML page, a picture and the data.
+    """
+    from tokenfield.transformer import commands
+
+    options = {
+        "tokens": tokens,
+        "lipschitz": lipschitz,
+        "repeat": repeat,
+        "angle": angle,
+        "control": control,
+        "seed": seed,
+    }
+    for words in commands.probed(model, text, out, force, lambda words: typer.echo(words, err=True), **options):
+        typer.echo(words)
+    raise typer.Exit(_interrupt.command().code)
+
+
+@app.command(
+    epilog="Examples:  `tokenfield predict config.json --context 8192`   "
+    "`tokenfield predict config.json --depth 48 --beta 6 --out out/told`"
+)
+def predict(
+    config: Annotated[
+        Path, typer.Argument(help="A config.json of the BERT, ALBERT, GPT-2 or LLaMA family.", metavar="CONFIG.json")
+    ],
+    context: Annotated[
+        int | None, typer.Option("--context", help="How many tokens a text has; what the config says when left out.")
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option("--depth", help="How many blocks; what the config says when left out.")
+    ] = None,
+    rho: Annotated[float, typer.Option("--rho", help="The cosine of two tokens at the start.")] = 0.1,
+    beta: Annotated[
+        float | None, typer.Option("--beta", help="The effective β; that of untrained weights when left out.")
+    ] = None,
+    step: Annotated[float, typer.Option("--step", help="How much of the field of attention a block adds.")] = 1.0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for the picture and the data.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a prediction in the folder.")] = False,
+) -> None:
+    """Say what the theory says of an architecture, without weights and in seconds: how fast tokens gather through depth under its
+    normalization and under the others, and what its context length does."""
+    from tokenfield.transformer import commands
+
+    asked = {"context": context, "depth": depth, "rho": rho, "beta": beta, "step": step}
+    for words in commands.predicted(config, asked, out, force):
+        typer.echo(words)
 
 
 DATA, FILLED, DRAWN = "run.zarr", "run.toml", ("run.png", "run.mp4", "run.gif")

@@ -243,7 +243,9 @@ def fits(name: str, value: Parameter, d: int, rows: int | None = None) -> int:
 
 
 def describe(part: eqx.Module) -> str:
-    """A short name of a part of a flow: Softmax(beta=9, V=-1·I)."""
+    """A short name of a part of a flow: Softmax(beta=9, V=-1·I); or what the part itself says, where it has a `summary`."""
+    if (summary := getattr(part, "summary", None)) is not None:
+        return summary
     fields = [described(name, getattr(part, name)) for name in part.__dataclass_fields__]
     fields = [field for field in fields if field]
     return type(part).__name__ + (f"({', '.join(fields)})" if fields else "")

@@ -1,21 +1,18 @@
 """`tokenfield report`: figures, sweeps and runs of any number of folders as one HTML page that opens offline.
 
-The page needs nothing but itself: pictures are inside it, there is no script, and its policy forbids to load anything. Whatever is
-read from folders is text to it.
+The page needs nothing but itself, and whatever is read from folders is text to it (`_page.py`).
 """
 
-import base64
 import dataclasses
 import html
-import io
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tokenfield import _files
+from tokenfield._page import details, embedded, framed, listing, pairs, paragraph, png, table
 from tokenfield.errors import InputError, StoreError
 from tokenfield.figures import folders
 from tokenfield.figures.base import told
@@ -29,25 +26,6 @@ DEEPEST = 4
 LARGEST = 32 << 20
 """Bytes that a picture may have."""
 MARK = "<!-- a report of tokenfield's -->"
-
-STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #22262e; --faint: #d5d9e0; --soft: #f5f6f8; --good: #176b2c; --bad: #b3261e;
-  --open: #7a5c00; }
-@media (prefers-color-scheme: dark) { :root { --paper: #15181d; --ink: #e6e8ec; --faint: #3a404a; --soft: #1e2229; --good: #6fce86;
-  --bad: #ff8a80; --open: #e6c35c; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 1rem; font: 16px/1.5 system-ui, sans-serif; }
-body { color: var(--ink); background: var(--paper); }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 3rem; border-top: 1px solid var(--faint); padding-top: 1rem; }
-img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-size: 0.85rem; }
-th, td { text-align: left; vertical-align: top; padding: 0.3rem 0.6rem; border-bottom: 1px solid var(--faint); }
-pre { background: var(--soft); padding: 0.6rem 0.8rem; overflow-x: auto; font-size: 0.85rem; border-radius: 4px; }
-a { color: inherit; } .holds { color: var(--good); } .fails { color: var(--bad); font-weight: 600; }
-.inconclusive { color: var(--open); }
-details { margin: 0.6rem 0; } summary { cursor: pointer; }
-@media print { details > * { display: block; } h2 { break-before: page; } }
-"""
 
 SIGNS = {Outcome.HOLDS: "✓", Outcome.FAILS: "✗", Outcome.INCONCLUSIVE: "?"}
 
@@ -144,13 +122,13 @@ def _figure(folder: Path) -> Entry:
     met = sum(claim.outcome is Outcome.HOLDS for claim in claims)
     source = about.get("source")
     body = [
-        _paragraph(f"{shows} {f'Source: {source}.' if source else ''}"),
+        paragraph(f"{shows} {f'Source: {source}.' if source else ''}"),
         _image(folder / f"{name}.png", shows),
-        _paragraph(str(about.get("remark", ""))),
+        paragraph(str(about.get("remark", ""))),
         _claims(claims),
         _repeat(str(about.get("command", f"tokenfield figure {name}"))),
-        _details("Parameters, seeds and versions", _pairs(parts)),
-        _paragraph(f"Made on {about.get('made', 'an unknown day')}, computed in {told(seconds)}."),
+        details("Parameters, seeds and versions", pairs(parts)),
+        paragraph(f"Made on {about.get('made', 'an unknown day')}, computed in {told(seconds)}."),
     ]
     return Entry(name, "figure", outcome, f"{met} of {len(claims)} claims hold", "\n".join(body))
 
@@ -159,14 +137,14 @@ def _sweep(folder: Path) -> Entry:
     sweep = Folder.opened(folder)
     done, total = len(sweep.done()), len(sweep.layout.grid)
     try:
-        picture = _embedded(_drawn(show.picture(sweep)), "The sweep")
+        picture = embedded(png(show.picture(sweep)), "The sweep")
     except InputError as error:
-        picture = _paragraph(str(error))
+        picture = paragraph(str(error))
     about = sweep.layout.about
     body = [
         picture,
-        f"<pre>{html.escape(show.story(sweep))}</pre>",
-        _details("What was swept", f"<pre>{html.escape(json.dumps(about, indent=1))}</pre>"),
+        listing(show.story(sweep)),
+        details("What was swept", listing(json.dumps(about, indent=1))),
     ]
     return Entry(folder.name, "sweep", None, f"{done} of {total} groups computed", "\n".join(body))
 
@@ -176,11 +154,11 @@ def _run(saved: Path, picture: Path) -> Entry:
 
     run = Trajectory.load(saved)
     spec = run.provenance.spec
-    drawn = _image(picture, "The run") if picture.is_file() else _embedded(_drawn(run.plot()), "The run")
+    drawn = _image(picture, "The run") if picture.is_file() else embedded(png(run.plot()), "The run")
     body = [
         drawn,
-        f"<pre>{html.escape(str(run))}</pre>",
-        _details("Spec", f"<pre>{html.escape(json.dumps(spec, indent=1))}</pre>") if spec else "",
+        listing(str(run)),
+        details("Spec", listing(json.dumps(spec, indent=1))) if spec else "",
         _repeat(f"tokenfield run {saved.parent / 'run.toml'} --out again")
         if (saved.parent / "run.toml").is_file()
         else "",
@@ -202,35 +180,34 @@ def page(entries: Sequence[Entry]) -> str:
 
     **Returns** its HTML.
     """
-    rows = [
-        f'<tr><td><a href="#e{k}">{html.escape(entry.name)}</a></td><td>{entry.kind}</td><td>{_verdict(entry.outcome)} '
-        f"{html.escape(entry.summary)}</td></tr>"
-        for k, entry in enumerate(entries)
+    names = [
+        (
+            f'<a href="#e{k}">{html.escape(one.name)}</a>',
+            one.kind,
+            f"{_verdict(one.outcome)} {html.escape(one.summary)}",
+        )
+        for k, one in enumerate(entries)
     ]
-    sections = [f'<h2 id="e{k}">{html.escape(entry.name)}</h2>\n{entry.body}' for k, entry in enumerate(entries)]
-    head = (
-        f'<!doctype html>\n{MARK}\n<html lang="en"><head><meta charset="utf-8">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">"
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><title>tokenfield report</title>'
-        f"<style>{STYLE}</style></head>\n<body>"
-    )
-    table = (
-        f'<div class="wide"><table><tr><th>name</th><th>kind</th><th>verdict</th></tr>\n{"".join(rows)}</table></div>'
-    )
-    made = _paragraph(f"Written by tokenfield on {time.strftime('%Y-%m-%d')}. This page needs nothing but itself.")
-    return "\n".join([head, "<h1>tokenfield report</h1>", made, table, *sections, "</body></html>\n"])
+    sections = [f'<h2 id="e{k}">{html.escape(one.name)}</h2>\n{one.body}' for k, one in enumerate(entries)]
+    made = paragraph(f"Written by tokenfield on {time.strftime('%Y-%m-%d')}. This page needs nothing but itself.")
+    body = ["<h1>tokenfield report</h1>", made, table(("name", "kind", "verdict"), names), *sections]
+    return framed("tokenfield report", body, MARK)
 
 
 def _claims(claims: Sequence[Finding]) -> str:
     if not claims:
         return ""
     rows = [
-        f"<tr><td>{_verdict(claim.outcome)}</td><td>{html.escape(claim.what)}</td><td>{claim.measured:.6g}</td>"
-        f"<td>{html.escape(claim.expected)}</td><td>{html.escape(claim.because)}</td></tr>"
-        for claim in claims
+        (
+            _verdict(one.outcome),
+            html.escape(one.what),
+            f"{one.measured:.6g}",
+            html.escape(one.expected),
+            html.escape(one.because),
+        )
+        for one in claims
     ]
-    head = "<tr><th>verdict</th><th>what</th><th>measured</th><th>expected</th><th>tolerance</th></tr>"
-    return f'<div class="wide"><table>{head}\n{"".join(rows)}</table></div>'
+    return table(("verdict", "what", "measured", "expected", "tolerance"), rows)
 
 
 def _verdict(outcome: Outcome | None) -> str:
@@ -241,23 +218,8 @@ def _verdict(outcome: Outcome | None) -> str:
     return f'<span class="{word}">{SIGNS.get(outcome, "?")} {outcome.value}</span>'
 
 
-def _paragraph(text: str) -> str:
-    return f"<p>{html.escape(text)}</p>" if text.strip() else ""
-
-
 def _repeat(command: str) -> str:
-    return f"<p>To repeat it:</p><pre>{html.escape(command)}</pre>"
-
-
-def _details(title: str, inside: str) -> str:
-    return f"<details><summary>{html.escape(title)}</summary>{inside}</details>"
-
-
-def _pairs(values: dict[str, Any]) -> str:
-    cells: Iterable[str] = (
-        f"<tr><td>{html.escape(str(k))}</td><td>{html.escape(json.dumps(v))}</td></tr>" for k, v in values.items()
-    )
-    return f"<table>{''.join(cells)}</table>"
+    return f"<p>To repeat it:</p>{listing(command)}"
 
 
 def _image(path: Path, words: str) -> str:
@@ -265,16 +227,5 @@ def _image(path: Path, words: str) -> str:
     try:
         data = _files.read(path, LARGEST)
     except (OSError, ValueError):
-        return _paragraph(f"(The picture {path.name} is missing.)")
-    return _embedded(data, words) if data.startswith(b"\x89PNG") else _paragraph(f"({path.name} is no picture.)")
-
-
-def _embedded(data: bytes, words: str) -> str:
-    return f'<p><img alt="{html.escape(words)}" src="data:image/png;base64,{base64.b64encode(data).decode()}"></p>'
-
-
-def _drawn(figure: Any) -> bytes:
-    """A matplotlib figure as PNG."""
-    page = io.BytesIO()
-    figure.savefig(page, dpi=130, format="png")
-    return page.getvalue()
+        return paragraph(f"(The picture {path.name} is missing.)")
+    return embedded(data, words) if data.startswith(b"\x89PNG") else paragraph(f"({path.name} is no picture.)")

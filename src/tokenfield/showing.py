@@ -7,11 +7,11 @@ from tokenfield.store import places
 
 
 def shown(folder: Path) -> Iterator[str]:
-    """The story of a run, a sweep or a figure, and then where its picture was drawn.
+    """The story of a run, a sweep, a figure or a probe, and then where its picture was drawn.
 
     **Arguments**
 
-    - `folder`: what `run`, `demo`, `sweep` or `figure` wrote, or a saved run.
+    - `folder`: what `run`, `demo`, `sweep`, `figure` or `probe` wrote, or a saved run.
 
     **Raises** `InputError` where it is none of these.
     """
@@ -30,6 +30,14 @@ def shown(folder: Path) -> Iterator[str]:
         plate = load(folder)
         yield str(plate)
         yield f"picture: {folders.save(plate, folder) / plate.made_by.name}.png"
+        return
+    if places.standing(folder.absolute() / "probe.zarr"):
+        from tokenfield.transformer.probe import Probe
+        from tokenfield.transformer.probe.result import PICTURE
+
+        found = Probe.load(folder)
+        yield str(found)
+        yield f"picture: {found.plot(folder / PICTURE)}"
         return
     saved = folder if folder.suffix == ".zarr" else folder / "run.zarr"
     from tokenfield.trajectory import Trajectory

@@ -44,6 +44,10 @@ class Additive(AbstractKernel):
         self.v = parameter("v", v, 1, "a vector of shape (h,)")
         self.beta = number_parameter("beta", beta)
 
+    @property
+    def averages(self) -> bool:
+        return True
+
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:

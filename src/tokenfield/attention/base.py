@@ -78,6 +78,11 @@ class AbstractAttention(eqx.Module):
         return False
 
     @property
+    def averages(self) -> bool:
+        """Whether the weights with which a point sees tokens sum to 1, however many tokens there are."""
+        return False
+
+    @property
     def own_term_is_radial(self) -> bool:
         """Whether a token's own term in its exponential sum points along the token, so that it may be left out where only
         the tangential part of the field counts."""
@@ -199,6 +204,28 @@ class AbstractKernel(AbstractAttention):
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
         """Σ_j k_μ(x_i, y_j) w_j values_j at m points (None: at the tokens)."""
+
+    def between(
+        self,
+        q: Float[Array, "m k"],
+        k: Float[Array, "n k"],
+        values: Float[Array, "n p"],
+        w: Float[Array, " n"],
+        summation: AbstractSummation,
+    ) -> Float[Array, "m p"]:
+        """Σ_j k(q_i, k_j) w_j values_j between queries and keys that are given as such; Q and K of the kind are left out.
+
+        **Arguments**
+
+        - `q`, `k`: queries and keys, as a Transformer's projections have them. Where the kind looks at all pairs, query i and key i
+          belong to one token.
+        - `values`: what is summed.
+        - `w`: the weights of keys, which need not sum to 1.
+        - `summation`: how, with the masks.
+
+        **Returns** the sums, one row per query.
+        """
+        return self.weigh(Tokens.unchecked(k, w), q, values, summation)
 
     def field(self, mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m p"]:
         """Γ_μ(x) = V Σ_j k_μ(x, y_j) w_j y_j."""

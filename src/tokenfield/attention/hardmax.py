@@ -41,6 +41,10 @@ class Hardmax(AbstractDotProduct):
         self.beta = None
 
     @property
+    def averages(self) -> bool:
+        return True
+
+    @property
     def mean_field(self) -> bool:
         return False  # a token sees its twin in the same place, but not itself
 

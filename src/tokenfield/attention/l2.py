@@ -45,6 +45,10 @@ class L2(AbstractKernel):
     def __init__(self, beta: Scalar = 1.0, Q: Matrix = None, K: Matrix = None, V: Matrix = None):
         self.beta, self.Q, self.K, self.V, _ = dot_product_parameters(beta, Q, K, V)
 
+    @property
+    def averages(self) -> bool:
+        return True
+
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:

@@ -75,6 +75,10 @@ class Sinkhorn(AbstractDotProduct):
         self.guess = None
 
     @property
+    def averages(self) -> bool:
+        return True
+
+    @property
     def own_term_is_radial(self) -> bool:
         return self.isotropic
 
@@ -88,6 +92,19 @@ class Sinkhorn(AbstractDotProduct):
         """With g known this is softmax attention with the bias log g on its keys."""
         log_g = self.potentials(mu).log_g
         return summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w, bias=log_g).average
+
+    def between(
+        self,
+        q: Float[Array, "n k"],
+        k: Float[Array, "n k"],
+        values: Float[Array, "n p"],
+        w: Float[Array, " n"],
+        summation: AbstractSummation,
+    ) -> Float[Array, "n p"]:
+        """Columns are normalized over all queries, so that a token is the pair (query, key), of which Q and K read a part."""
+        first, second = jnp.split(jnp.eye(2 * q.shape[1], dtype=q.dtype), 2)
+        reads = eqx.tree_at(lambda a: (a.Q, a.K), self, (first, second), is_leaf=lambda leaf: leaf is None)
+        return reads.weigh(Tokens.unchecked(jnp.concatenate([q, k], axis=1), w / jnp.sum(w)), None, values, summation)
 
     def potentials(self, mu: Tokens) -> Potentials:
         """log g of the tokens, by fixed-point iteration."""

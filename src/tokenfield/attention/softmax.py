@@ -47,6 +47,10 @@ class Softmax(AbstractExponential):
     def __init__(self, beta: Scalar = 1.0, Q: Matrix = None, K: Matrix = None, V: Matrix = None, A: Matrix = None):
         self.beta, self.Q, self.K, self.V, self.A = dot_product_parameters(beta, Q, K, V, A)
 
+    @property
+    def averages(self) -> bool:
+        return True
+
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:

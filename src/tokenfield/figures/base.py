@@ -183,11 +183,9 @@ class Plate:
 
     def drawn(self) -> "matplotlib.figure.Figure":
         """The matplotlib figure, drawn anew from the data."""
-        import matplotlib
+        from tokenfield.figures.style import styled
 
-        from tokenfield.figures.style import STYLE
-
-        with matplotlib.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
+        with styled():
             return self.made_by.draw(self.data)
 
     @property

@@ -1,5 +1,6 @@
 """The house style of figures: colours that the colour-blind tell apart, letters that can be read at the width of a column."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,13 @@ STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,  # letters stay letters
 }
 """What matplotlib is told while a figure is drawn."""
+
+
+def styled() -> AbstractContextManager[None]:
+    """The house style, for as long as something is drawn."""
+    import matplotlib
+
+    return matplotlib.rc_context(STYLE)  # pyright: ignore[reportArgumentType]
 
 
 def sheet(

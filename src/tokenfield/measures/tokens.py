@@ -88,6 +88,21 @@ class Tokens(AbstractMeasure):
         self.w = self._weights(w)
         self.s = self._positions(s)
 
+    @classmethod
+    def unchecked(cls, x: Float[Array, "n d"], w: Float[Array, " n"], s: Float[Array, " n"] | None = None) -> "Tokens":
+        """Tokens of arrays that are right, inside compiled programs; weights may be 0, and sum to anything.
+
+        **Arguments**
+
+        - `x`, `w`, `s`: as for `Tokens`.
+
+        **Returns** the tokens.
+        """
+        tokens = object.__new__(cls)
+        for name, value in (("x", x), ("w", w), ("s", s)):
+            object.__setattr__(tokens, name, value)
+        return tokens
+
     def _weights(self, w: Any) -> Array:
         if w is None:
             return check.on_device(np.full(self.n, 1 / self.n, self.x.dtype))

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -43,6 +43,16 @@ class Gamma(eqx.Module):
     def __call__(self, mu: Tokens, x: Points) -> Float[Array, "m d"]:
         """The field of μ at the points x, or (None) at the tokens."""
         return self.block(self.attention.field(mu, x, self.summation), mu.x if x is None else x)
+
+
+class Places(NamedTuple):
+    """Where a Transformer's block with this scheme has its norms: x ↦ after(x + scale · inside(f(before(x)))), for each of its
+    sublayers f."""
+
+    before: bool = False
+    inside: bool = False
+    after: bool = False
+    scale: Any = None
 
 
 class AbstractNormalization(eqx.Module):
@@ -213,6 +223,22 @@ class AbstractNormalization(eqx.Module):
     def jumps(self) -> list[Array]:
         """Times at which the scheme changes abruptly."""
         return []
+
+    def places(self, k: int) -> Places:
+        """Where block k of a Transformer has its norms.
+
+        **Arguments**
+
+        - `k`: the number of the block, from 0.
+
+        **Returns** the places.
+
+        **Raises** `InputError` where the scheme is none of a Transformer's.
+        """
+        raise InputError(
+            f"{type(self).__name__} is no scheme of a Transformer's blocks. Free, PostLN, PreLN, PeriLN, MixLN, NGPT and "
+            "SqrtScaling are."
+        )
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         """Refuse combinations that make no sense, saying why. `block` says how an MLP enters, if one does."""

@@ -12,7 +12,7 @@ from tokenfield.attention.matrices import apply, scale
 from tokenfield.attention.reductions import on_equiangular, on_gaussians, rescalable
 from tokenfield.errors import InputError
 from tokenfield.measures import Equiangular, Tokens
-from tokenfield.normalization.base import AbstractNormalization, Gamma
+from tokenfield.normalization.base import AbstractNormalization, Gamma, Places
 from tokenfield.parameters import is_scheduled
 
 
@@ -36,6 +36,9 @@ class Free(AbstractNormalization):
 
     def settle(self, mu: Any) -> Any:
         return mu
+
+    def places(self, k: int) -> Places:
+        return Places()
 
     @property
     def keeps_gaussians(self) -> bool:

@@ -10,8 +10,8 @@ from tokenfield._front import front_door
 from tokenfield._norms import unit
 from tokenfield._types import AnyArray, Scalar, Vector
 from tokenfield.errors import InputError
-from tokenfield.normalization.base import AbstractLayerNorm, gain_parameter
-from tokenfield.parameters import Parameter, is_scheduled, number_parameter
+from tokenfield.normalization.base import AbstractLayerNorm, Places, gain_parameter
+from tokenfield.parameters import Parameter, at_layer, is_scheduled, number_parameter
 
 
 class PostLN(AbstractLayerNorm):
@@ -47,6 +47,9 @@ class PostLN(AbstractLayerNorm):
     def on_sphere(self, t: Any) -> bool:
         return True
 
+    def places(self, k: int) -> Places:
+        return Places(after=True)
+
 
 class PreLN(AbstractLayerNorm):
     r"""Pre-LN: tokens keep a length of their own, $\dot θ = P_θ a / r$, $\dot r = ⟨θ, a⟩$  [rigollet2025, section 6.2].
@@ -75,6 +78,9 @@ class PreLN(AbstractLayerNorm):
     def on_sphere(self, t: Any) -> bool:
         return False
 
+    def places(self, k: int) -> Places:
+        return Places(before=True)
+
 
 class PeriLN(AbstractLayerNorm):
     r"""Peri-LN: the field is normalized too, $\dot θ = P_θ a / (r|a|)$, $\dot r = ⟨θ, a⟩/|a|$  [rigollet2025, section 6.2].
@@ -102,6 +108,9 @@ class PeriLN(AbstractLayerNorm):
 
     def on_sphere(self, t: Any) -> bool:
         return False
+
+    def places(self, k: int) -> Places:
+        return Places(before=True, inside=True)
 
 
 class MixLN(AbstractLayerNorm):
@@ -143,6 +152,9 @@ class MixLN(AbstractLayerNorm):
     def jumps(self) -> list[Array]:
         return [self.tau[None]]
 
+    def places(self, k: int) -> Places:
+        return Places(after=True) if k < float(self.tau) else Places(before=True)
+
 
 class NGPT(AbstractLayerNorm):
     r"""nGPT: tokens on the unit sphere move at a given speed, $\dot θ = α_t P_θ a / |a|$, $\dot r = 0$.
@@ -177,6 +189,9 @@ class NGPT(AbstractLayerNorm):
 
     def collapse(self, t: Float[Array, "*times"], pull: Float[Array, ""]) -> Float[Array, "*times"]:
         return self.alpha * t
+
+    def places(self, k: int) -> Places:
+        return Places(inside=True, after=True, scale=at_layer(self.alpha, jnp.asarray(k), jnp.asarray(float(k))))
 
 
 class SqrtScaling(AbstractLayerNorm):
@@ -217,3 +232,6 @@ class SqrtScaling(AbstractLayerNorm):
     def collapse(self, t: Float[Array, "*times"], pull: Float[Array, ""]) -> Float[Array, "*times"]:
         """2√t: the size of ∫ dt/√(t+1) at late times."""
         return 2 * pull * jnp.sqrt(t)
+
+    def places(self, k: int) -> Places:
+        return Places(after=True, scale=(k + 1) ** -0.5)
