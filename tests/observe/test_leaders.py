@@ -87,6 +87,25 @@ def test_heads_runs_ensembles_and_vmap():
         assert all(np.allclose(one, other) for one, other in zip(mapped, alone, strict=True))
 
 
+def test_states_are_looked_at_when_they_are():
+    """In the coordinates z = e^{-tV}x attention is that of x = e^{tV}z; a β that changes is that of the state's time."""
+    V = np.array([[0.6, 0.3], [-0.2, 0.4]])
+    mu = tkf.Tokens(rng.normal(size=(7, 2)))
+    free, moving = (
+        tkf.evolve(tkf.Flow(tkf.Softmax(1.3, V=V), scheme), mu, t=2.0, save=5, rtol=1e-10)
+        for scheme in (tkf.Free(), tkf.Rescaled())
+    )
+    for of in (observe.leaders, observe.attention_entropy, lambda run: (observe.attention_matrix(run),)):
+        for one, other in zip(of(free), of(moving), strict=True):
+            assert np.allclose(one, other, atol=1e-7)
+    assert np.allclose(observe.leaders(free.flow, free).held, observe.leaders(free).held)
+    hot = tkf.evolve(tkf.sa(lambda t: 1.0 + t), mu, t=2.0, save=5)
+    for k, t in enumerate(hot.times):
+        P = observe.attention_matrix(hot[k], tkf.sa(1.0 + float(t)))
+        assert np.allclose(observe.attention_matrix(hot)[k], P, atol=1e-12)
+        assert np.allclose(observe.attention_matrix(hot, t=t)[k], P, atol=1e-12)
+
+
 def test_what_is_no_share_of_attention_is_refused():
     mu = tkf.Tokens([[1.0, 0.0], [-1.0, 0.0]])
     with pytest.raises(InputError, match="without negative entries"):

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics
-from tokenfield.measures import Equiangular, Tokens
+from tokenfield.measures import Equiangular
 from tokenfield.parameters import Parameter
 
 if TYPE_CHECKING:
@@ -70,11 +70,9 @@ class Rescalable(Protocol):
     @property
     def V(self) -> Parameter: ...
 
-    def precompose(self, M: Float[Array, "d d"] | Float[Array, ""]) -> "Self":
+    def precompose(self, M: Float[Array, "d d"] | Float[Array, ""]) -> Any:
         """The attention with scores s(Mx, My) and the same values."""
         ...
-
-    def field(self, mu: Tokens, x: Any, summation: Any) -> Float[Array, "m p"]: ...
 
     def rescaled_scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
         """What fast sums may rely on in these coordinates, at all times; None for nothing."""

@@ -123,6 +123,10 @@ class AbstractNormalization(eqx.Module):
         **Returns** tokens with the same weights and positions.
         """
 
+    def attends(self, t: Float[Array, ""], attention: AbstractAttention) -> AbstractAttention:
+        """The attention between tokens as they stand at time t, which is another one where coordinates move."""
+        return attention
+
     @abc.abstractmethod
     def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, gamma: Gamma) -> Float[Array, "m d"]:
         """The velocity ẋ of the flow that μ generates.

@@ -96,12 +96,15 @@ class Rescaled(AbstractNormalization):
     def reads(self, mu: Tokens) -> Tokens:
         return mu
 
+    def attends(self, t: Float[Array, ""], attention: AbstractAttention) -> AbstractAttention:
+        """In moving coordinates the scores are s(e^{tV}z, e^{tV}z')."""
+        return rescalable(attention).precompose(_growth(t, rescalable(attention).V))
+
     def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, gamma: Gamma) -> Float[Array, "m d"]:
-        """In moving coordinates the scores are s(e^{tV}z, e^{tV}z'), and the drift -Vz is taken out of the field."""
-        attention, z = rescalable(gamma.attention), mu.x if x is None else x
-        V = attention.V
-        field = attention.precompose(_growth(t, V)).field(mu, x, gamma.summation)
-        return gamma.block(field - apply(V, z), z)
+        """The drift -Vz is taken out of the field."""
+        z = mu.x if x is None else x
+        field = self.attends(t, gamma.attention).field(mu, x, gamma.summation)
+        return gamma.block(field - apply(rescalable(gamma.attention).V, z), z)
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:
         return mu.with_points(mu.x + step * self.velocity(t, mu, None, gamma))
@@ -117,7 +120,7 @@ class Rescaled(AbstractNormalization):
         self, t: Float[Array, ""], mean: Float[Array, " d"], L: Float[Array, "d k"], attention: AbstractAttention
     ) -> tuple[Float[Array, " d"], Float[Array, "d k"]]:
         V = rescalable(attention).V
-        middle, slope = on_gaussians(rescalable(attention).precompose(_growth(t, V))).gaussian(mean, L)
+        middle, slope = on_gaussians(self.attends(t, attention)).gaussian(mean, L)
         return middle - apply(V, mean), slope - apply(V, L.T).T
 
     def equiangular(
@@ -133,9 +136,8 @@ class Rescaled(AbstractNormalization):
 
     def _pull(self, t: Float[Array, ""], mu: Equiangular, attention: AbstractAttention) -> tuple[Array, Array]:
         """(p, q) of the velocity p z_i + q Σ_{j≠i} z_j."""
-        V = rescalable(attention).V
-        p, q = on_equiangular(rescalable(attention).precompose(_growth(t, V))).equiangular(mu)
-        return p - scale(V, 1.0), q
+        p, q = on_equiangular(self.attends(t, attention)).equiangular(mu)
+        return p - scale(rescalable(attention).V, 1.0), q
 
     def check(self, attention: AbstractAttention, d: int, block: str | None) -> None:
         if is_scheduled(rescalable(attention).V):

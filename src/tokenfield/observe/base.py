@@ -6,6 +6,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tokenfield import _checks as check
@@ -64,16 +65,21 @@ PAGE = 16
 """How many states of a run one call of a program takes: the number of states is no part of what is compiled."""
 
 
-def each(function: Callable[..., Any], thing: Measured, *arguments: Any) -> Any:
+def each(function: Callable[..., Any], thing: Measured, *arguments: Any, t: Any = None) -> Any:
     """`function(mu, *arguments)` of a measure; of a trajectory, one result per saved time, computed one after another to
-    save memory. Compiled once for a shape: `function` is a plain function of its module, what varies is an argument."""
+    save memory. Compiled once for a shape: `function` is a plain function of its module, what varies is an argument. Where
+    times `t` are given, one or one per state, it is `function(mu, t, *arguments)`."""
     mu = states(thing)
-    if check.traced((mu, arguments)) or mu.leading == 0:
-        return _each(function, mu, arguments)
+    own = [] if t is None else [t]
+    if check.traced((mu, own, arguments)) or mu.leading == 0:
+        return _each(function, (mu, *(jnp.broadcast_to(one, mu.x.shape[: mu.x.ndim - 2]) for one in own)), arguments)
     front = mu.x.shape[: mu.leading]
     flat = [_flat(np.asarray(array), front, len(mu.axes[name])) for name, array in mu.arrays.items()]
     names = list(mu.arrays)
-    rows = eqx.tree_at(lambda mu: [getattr(mu, name) for name in names], mu, flat)
+    rows = (
+        eqx.tree_at(lambda mu: [getattr(mu, name) for name in names], mu, flat),
+        *(_flat(np.asarray(one), front, 0) for one in own),
+    )
     count = int(np.prod(front))
     pages = [_page(function, rows, start, arguments) for start in range(0, count, PAGE)]
     join = lambda *leaves: check.on_device(np.concatenate(leaves)[:count].reshape(*front, *leaves[0].shape[1:]))
@@ -93,11 +99,11 @@ def _page(function: Callable[..., Any], rows: Any, start: int, arguments: tuple)
 
 
 @compiled
-def _each(function: Callable[..., Any], mu: Tokens, arguments: tuple) -> Any:
-    of = lambda state: function(state, *arguments)
-    for _ in range(mu.x.ndim - 2):  # times, and before them any batch of runs
-        of = lambda states, inner=of: jax.lax.map(inner, states)
-    return of(mu)
+def _each(function: Callable[..., Any], rows: tuple, arguments: tuple) -> Any:
+    of = lambda row: function(*row, *arguments)
+    for _ in range(rows[0].x.ndim - 2):  # times, and before them any batch of runs
+        of = lambda rows, inner=of: jax.lax.map(inner, rows)
+    return of(rows)
 
 
 @no_type_check

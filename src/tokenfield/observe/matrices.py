@@ -25,7 +25,7 @@ from tokenfield.trajectory import Trajectory
 @front_door
 @no_type_check
 def attention_matrix(
-    thing: Measured, flow: Flow | AbstractAttention | None = None, *, t: Number = 0.0
+    thing: Measured, flow: Flow | AbstractAttention | None = None, *, t: Number | None = None
 ) -> Float[Array, "*time_heads n n"]:
     r"""The attention matrix $P_{ij} = k_μ(x_i, x_j) w_j$: the weight of token j in the field at token i.
 
@@ -35,7 +35,8 @@ def attention_matrix(
 
     - `thing`: tokens, or a run of them.
     - `flow`: a flow or an attention; left out, the flow of the run.
-    - `t`: the time at which the flow's parameters are taken, which matters where they change with depth.
+    - `t`: the time of the flow, which matters where its parameters or coordinates change with depth; left out, that of every
+      saved state, and 0 for tokens.
 
     **Returns** the matrix, shape (n, n); several heads have a matrix each, shape (heads, n, n), and a run has one per saved
     time, along a first axis.
@@ -58,12 +59,20 @@ def attention_matrix(
     check.room(2 * mu.x.size * mu.n / mu.d * mu.x.dtype.itemsize, "The attention matrices")
     flow.check(mu.d)
     flow.normalization.reads(mu)
-    return each(_matrix, thing, at_time(as_dtype(flow, mu.x.dtype), check.as_floats(check.scalar("t", t), mu.x.dtype)))
+    return each(_matrix, thing, as_dtype(flow, mu.x.dtype), t=_times(thing, t))
 
 
-def _matrix(mu: Tokens, flow: Flow) -> Float[Array, "*heads n n"]:
-    seen = flow.normalization.reads(mu)
-    return flow.attention.matrix(seen, None, Dense())
+def _times(thing: Measured, t: Any) -> Any:
+    """When states are looked at."""
+    if isinstance(thing, Trajectory) and t is None:
+        return check.as_floats(thing.times, states(thing).x.dtype)
+    return check.as_floats(check.scalar("t", 0.0 if t is None else t), states(thing).x.dtype)
+
+
+def _matrix(mu: Tokens, t: Float[Array, ""], flow: Flow) -> Float[Array, "*heads n n"]:
+    flow = at_time(flow, t)
+    attention = flow.normalization.attends(t, flow.attention)
+    return attention.matrix(flow.normalization.reads(mu), None, Dense())
 
 
 @blind
@@ -123,7 +132,7 @@ def attention_entropy(
     mu: Measured | None = None,
     *,
     normalized: bool = False,
-    t: Number = 0.0,
+    t: Number | None = None,
 ) -> AttentionEntropy:
     r"""The Shannon entropy of the rows of the attention matrix: $H_i = -\sum_j P_{ij} \log P_{ij}$.
 
@@ -135,7 +144,8 @@ def attention_entropy(
     - `attention`: an attention or a flow; or a run, whose own flow is meant.
     - `mu`: tokens, or a run of them; left out where a run is given.
     - `normalized`: whether to divide by log n.
-    - `t`: the time at which parameters are taken, which matters where they change with depth.
+    - `t`: the time of the flow, which matters where its parameters or coordinates change with depth; left out, that of every
+      saved state, and 0 for tokens.
 
     **Returns** `AttentionEntropy`, the entropies of tokens and their mean.
 
@@ -145,11 +155,11 @@ def attention_entropy(
     >>> attention_entropy(Softmax(0.0), Tokens.orthonormal(4), normalized=True).tokens.tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    thing, flow = _of_whom(attention, mu, t)
+    thing, flow = _of_whom(attention, mu)
     if flow is None:
         whole = lambda part: by_members(lambda run: attention_entropy(run, normalized=normalized, t=t)[part], thing)
         return AttentionEntropy(whole(0), whole(1))
-    shares = _checked(each(_entropies, thing, flow))
+    shares = _checked(each(_entropies, thing, flow, t=_times(thing, t)))
     unit = np.log(states(thing).n) if normalized and states(thing).n > 1 else 1.0
     return AttentionEntropy(shares[0] / unit, shares[1] / unit)
 
@@ -188,7 +198,7 @@ class Leaders(NamedTuple):
 @front_door
 @no_type_check
 def leaders(
-    attention: Flow | AbstractAttention | Trajectory, mu: Measured | None = None, *, t: Number = 0.0
+    attention: Flow | AbstractAttention | Trajectory, mu: Measured | None = None, *, t: Number | None = None
 ) -> Leaders:
     r"""The tokens that hold the attention, and how far the attention matrix P is from its Boolean limit.
 
@@ -201,7 +211,8 @@ def leaders(
 
     - `attention`: an attention or a flow; or a run, whose own flow is meant.
     - `mu`: tokens, or a run of them; left out where a run is given.
-    - `t`: the time at which parameters are taken, which matters where they change with depth.
+    - `t`: the time of the flow, which matters where its parameters or coordinates change with depth; left out, that of every
+      saved state, and 0 for tokens.
 
     **Returns** `Leaders`: whom each token follows, the attention that each holds, and the distance. Rows of attention that does not
     normalize them are divided by their sums.
@@ -212,14 +223,14 @@ def leaders(
     >>> leaders(Softmax(1.0), Tokens([[-9.0], [-6.0], [6.0], [9.0]]))
     2 leaders: 0 (0.5), 3 (0.5); 2.15e-08 from a Boolean matrix
     """
-    thing, flow = _of_whom(attention, mu, t)
+    thing, flow = _of_whom(attention, mu)
     if flow is None:
         return Leaders(*(by_members(lambda run, k=k: leaders(run, t=t)[k], thing) for k in range(3)))
-    return Leaders(*_checked(each(_leading, thing, flow))[:3])
+    return Leaders(*_checked(each(_leading, thing, flow, t=_times(thing, t)))[:3])
 
 
-def _of_whom(attention: Any, mu: Any, t: Any) -> tuple[Any, Flow | None]:
-    """Whose attention is meant, and the flow at its time; None where each member of a batch has its own."""
+def _of_whom(attention: Any, mu: Any) -> tuple[Any, Flow | None]:
+    """Whose attention is meant, and the flow; None where each member of a batch has its own."""
     own = isinstance(attention, Trajectory) and mu is None
     if own and attention.batch:
         return attention, None
@@ -235,24 +246,24 @@ def _of_whom(attention: Any, mu: Any, t: Any) -> tuple[Any, Flow | None]:
     check.room(3 * seen.x.size * seen.n / seen.d * seen.x.dtype.itemsize, "The attention matrices")
     flow.check(seen.d)
     flow.normalization.reads(seen)
-    return thing, at_time(as_dtype(flow, seen.x.dtype), check.as_floats(check.scalar("t", t), seen.x.dtype))
+    return thing, as_dtype(flow, seen.x.dtype)
 
 
-def _shares(mu: Tokens, flow: Flow) -> tuple[Float[Array, "*heads n n"], Array]:
+def _shares(mu: Tokens, t: Float[Array, ""], flow: Flow) -> tuple[Float[Array, "*heads n n"], Array]:
     """The attention matrix with rows of sum 1, and whether that makes sense: no negative entries, and not all of them 0."""
-    P = _matrix(mu, flow)
+    P = _matrix(mu, t, flow)
     total = jnp.sum(P, axis=-1, keepdims=True)
     return P / jnp.where(total > 0, total, 1.0), jnp.all((P >= 0) & (total > 0))
 
 
-def _entropies(mu: Tokens, flow: Flow) -> tuple[Array, Array, Array]:
-    P, fine = _shares(mu, flow)
+def _entropies(mu: Tokens, t: Float[Array, ""], flow: Flow) -> tuple[Array, Array, Array]:
+    P, fine = _shares(mu, t, flow)
     H = jnp.maximum(-jnp.sum(jnp.where(P > 0, P * jnp.log(jnp.where(P > 0, P, 1.0)), 0.0), axis=-1), 0.0)
     return H, H @ mu.w, fine
 
 
-def _leading(mu: Tokens, flow: Flow) -> tuple[Array, Array, Array, Array]:
-    P, fine = _shares(mu, flow)
+def _leading(mu: Tokens, t: Float[Array, ""], flow: Flow) -> tuple[Array, Array, Array, Array]:
+    P, fine = _shares(mu, t, flow)
     ends = jnp.stack([jnp.argmin(mu.x[:, 0]), jnp.argmax(mu.x[:, 0])])
     candidates = P if mu.d > 1 else P[..., ends]
     best = jnp.argmax(candidates, axis=-1, keepdims=True)

@@ -35,7 +35,8 @@ def picture(probe: "Probe") -> "matplotlib.figure.Figure":
 
 
 def _short(text: str) -> str:
-    return text if len(text) < 110 else f"{text[:107]}..."
+    """Of a long list as much as fits."""
+    return text if len(text) < 110 else text[:110].rpartition(", ")[0]
 
 
 def _band(ax: "matplotlib.axes.Axes", x: Any, rows: np.ndarray, variant: str, label: str | None = None) -> None:
