@@ -19,7 +19,7 @@ PAGE, IMAGES = HERE / "real_models.md", HERE / "images" / "real_models"
 ASKED = {
     "minilm": {"tokens": 128},
     "rxnmapper": {"texts": read(HERE / "reactions.txt"), "tokens": 128, "angle": 0.1},
-    "smollm2": {"tokens": 256},
+    "smollm2": {"tokens": 128},
 }
 """What is asked of each: MiniLM's positions end at 128 in training."""
 

@@ -83,7 +83,8 @@ def encoded(model: Transformer, texts: Any, tokens: int | None) -> list[np.ndarr
         check.whole("tokens", tokens, 2, "how many tokens of each text are taken")
     own = texts is None
     if own:
-        texts, tokens = embedded(), min(tokens or USUAL, model.longest or USUAL, model.architecture.context)
+        most = model.architecture.context if model.longest is None else min(model.longest, model.architecture.context)
+        texts, tokens = embedded(), min(tokens or USUAL, most)
     ids = [_cut(model, text, tokens) for text in _several(texts)]
     if own:
         _refuse_foreign(model, ids)
