@@ -92,7 +92,7 @@ def changed(folder, **changes):
         },
         {"tokenizer": "tokenizer.json"},
     ],
-    ids=str,
+    ids=lambda changes: next(iter(changes)),
 )
 def test_damaged_folders_are_refused(tmp_path, changes):
     folder = small().save(tmp_path / "model")
