@@ -1,6 +1,6 @@
 """Every attention and every normalization trained at one budget: the table of docs/training.md.
 
-`python docs/make_training.py` trains what is missing in docs/training.json, run by run, and then writes the table. It may be
+`python docs/make_training.py` trains what is missing in out/training.json, run by run, and then writes the table. It may be
 ended and started again at any time. `python docs/make_training.py table` only writes the table.
 """
 
@@ -19,7 +19,7 @@ from tokenfield.transformer.training.objectives import objective_of
 from tokenfield.transformer.training.texts import language_reference, split
 
 HERE = Path(__file__).parent
-KEPT, PAGE = HERE / "training.json", HERE / "training.md"
+KEPT, PAGE = Path("out/training.json"), HERE / "training.md"
 SEEDS = 3
 SIZES = {"vocabulary": 257, "d": 64, "layers": 4, "heads": 4, "context": 64, "positions": "rotary"}
 BUDGET = {"steps": 400, "batch": 16, "lr": 3e-3, "warmup": 40, "every": 400}
@@ -76,6 +76,7 @@ def collapse(model: tkf.Transformer, kept: list[np.ndarray]) -> dict[str, list[f
 
 def main() -> None:
     """Train what is missing, one seed after another."""
+    KEPT.parent.mkdir(exist_ok=True)
     found = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for seed in range(SEEDS) if "table" not in sys.argv else ():
         for name, kinds in RUNS.items():

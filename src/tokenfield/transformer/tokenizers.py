@@ -1,8 +1,10 @@
 """From text to the numbers of tokens and back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from tokenfield import _files
 from tokenfield.errors import InputError, StoreError, short
@@ -22,9 +24,9 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
 
-    def decode(self, ids: Sequence[int]) -> str: ...
+    def decode(self, ids: Iterable[int | np.integer]) -> str: ...
 
-    def names(self, ids: Sequence[int]) -> list[str]:
+    def names(self, ids: Iterable[int | np.integer]) -> list[str]:
         """What each token is called, for pictures and tables."""
         ...
 
@@ -43,10 +45,10 @@ class Bytes:
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Iterable[int | np.integer]) -> str:
         return bytes(one for one in ids if one < 256).decode(errors="replace")
 
-    def names(self, ids: Sequence[int]) -> list[str]:
+    def names(self, ids: Iterable[int | np.integer]) -> list[str]:
         return [repr(chr(one))[1:-1] if one < 128 else f"0x{one:02x}" for one in ids]
 
     def __repr__(self) -> str:
@@ -80,10 +82,10 @@ class FromFile:
     def encode(self, text: str) -> list[int]:
         return self.inner.encode(text).ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        return self.inner.decode(list(ids))
+    def decode(self, ids: Iterable[int | np.integer]) -> str:
+        return self.inner.decode([int(one) for one in ids])
 
-    def names(self, ids: Sequence[int]) -> list[str]:
+    def names(self, ids: Iterable[int | np.integer]) -> list[str]:
         return [self.inner.id_to_token(int(one)) or f"<{one}>" for one in ids]
 
     def __repr__(self) -> str:
@@ -106,10 +108,10 @@ class Unknown:
     def encode(self, text: str) -> list[int]:
         raise self._refusal()
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Iterable[int | np.integer]) -> str:
         raise self._refusal()
 
-    def names(self, ids: Sequence[int]) -> list[str]:
+    def names(self, ids: Iterable[int | np.integer]) -> list[str]:
         return [f"<{one}>" for one in ids]
 
     def _refusal(self) -> InputError:
