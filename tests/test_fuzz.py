@@ -220,9 +220,12 @@ USUAL: dict[str, Any] = {
     "save": 3,
     "tolerance": 1e-9,
     "nu": MU,
+    "text": "to be or not",
     "R": 1.0,
 }
 """What calls are otherwise made of, by the names of arguments: tiny, and of few shapes, so that programs are used again."""
+
+MODEL = tkf.Transformer.random(tkf.Architecture(vocabulary=257, d=8, layers=1, heads=2, context=16))
 
 SPECIAL: dict[str, dict[str, Any]] = {
     "Tokens.quadrature": {"interval": (0.0, 1.0), "n": 4},
@@ -254,6 +257,13 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "theory.verify": {"which": "kuramoto"},
     "verify": {"which": "kuramoto"},
     "Diagram.at": {"kappa": 1.0},
+    "predict": {"architecture": tkf.Architecture(d=8, layers=2, heads=2)},
+    "Transformer.load": {"folder": "model"},
+    "Transformer.save": {"folder": "model"},
+    "Transformer.flow": {"k": 0},
+    "Transformer.repeat": {"times": 3},
+    "Transformer.generate": {"n": 3},
+    "Transformer.continued": {"n": 3},
     "Trajectory.at": {"t": 0.25},
     "Trajectory.extend": {"t": 1.0, "save": 3},
     "Trajectory.save": {"path": "run.zarr"},
@@ -288,12 +298,22 @@ MADE = {
     "theory.Statement": "abstract: a conjecture subclasses it",
     "sweep": "runs many members, and writes folders: tests/sweeps",
     "load_sweep": "reads folders, hostile ones too: tests/sweeps/test_folder.py",
+    "Transformer": "made by `random` and `load`, which are attacked, and so are its methods",
+    "Probe": "what `probe` returns, and reads as saved figures are read",
+    "Training": "what `train` returns",
+    "probe": "takes seconds: tests/transformer/test_attack.py",
+    "train": "takes seconds: tests/transformer/test_attack.py",
 }
 MADE |= {f"figures.{name}": "its parameters are read by their annotations: tests/figures" for name in dir(tkf.figures)}
 """Public names that are not called with a user's arguments, and why."""
 
 THEIRS = {("evolve", "until", "class"), ("evolve", "watch", "class"), ("evolve", "observe", "function to NaN")}
 THEIRS |= {(door, "watch", what) for door in ("verify", "theory.verify") for what in ("class", "function of t", "MLP")}
+THEIRS |= {
+    (f"Transformer.{door}", "watch", what)
+    for door in ("generate", "continued")
+    for what in ("class", "function of nothing", "MLP", "attention class")
+}
 """Calls in which a function of the user's raises while a run goes on, or gives NaN: that is passed on as it is."""
 
 INFINITE = ("kappa", "closed_form", "blow_up")
@@ -315,11 +335,11 @@ def public() -> dict[str, Any]:
     for name, what in list(found.items()):
         if isinstance(what, type):
             found |= {f"{name}.{one}": getattr(what, one) for one in dir(what) if _makes(what, one)}
-    made = {one: getattr(tkf.Trajectory, one) for one in dir(tkf.Trajectory) if _makes(tkf.Trajectory, one)}
-    found |= {f"Trajectory.{one}": what for one, what in made.items()}
+    for kind in (tkf.Trajectory, tkf.Transformer):
+        found |= {f"{kind.__name__}.{one}": getattr(kind, one) for one in dir(kind) if _makes(kind, one)}
     diagram = tkf.stationary(QUIET)
     asked_too = (tkf.Softmax(1.0), tkf.theory.closed_form(FREE, NORMAL), diagram, diagram.branches[0][0])
-    for thing in (MU, RHO, NORMAL, CIRCLE, SPHERE, RUN, *asked_too):
+    for thing in (MU, RHO, NORMAL, CIRCLE, SPHERE, RUN, MODEL, *asked_too):
         kind = type(thing)
         asked = [
             one for one in dir(kind) if _is_door(getattr(kind, one)) and not _makes(kind, one) and one != "__init__"
@@ -374,28 +394,34 @@ def finite(result: Any) -> bool:
     return all(np.isfinite(leaf).all() for leaf in leaves if np.issubdtype(leaf.dtype, np.floating))
 
 
-def attack(name: str, arguments: dict[str, Any]) -> str | None:
+def attack(door: Any, arguments: dict[str, Any], infinite: bool = False) -> str | None:
     """What is wrong with the answer to a call; None where nothing is."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.simplefilter("ignore", UnfinishedWarning)  # which says what `status` says
-            result = DOORS[name](**arguments)
+            result = door(**arguments)
     except InputError as refusal:
         return None if len(str(refusal)) > 20 else f"a poor sentence: {refusal}"
     except Exception as error:
         if "a user's own mistake" in str(error):
             return None
         return f"{type(error).__name__}: {str(error)[:200]}"
-    if not finite(result) and not any(word in name for word in INFINITE):
+    if not infinite and not finite(result):
         return f"not finite: {str(result)[:200]}"
     return None
+
+
+def called(name: str, arguments: dict[str, Any]) -> str | None:
+    """The same of a door of the table, beside its usual arguments."""
+    return attack(DOORS[name], usual(name) | arguments, any(word in name for word in INFINITE))
 
 
 @pytest.fixture(autouse=True)
 def small_machine(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)  # a path may be written to
     RUN.save("run.zarr")
+    MODEL.save("model")
     monkeypatch.setattr(_checks, "available_memory", lambda: float(2**30))
 
 
@@ -406,7 +432,7 @@ def table() -> list[tuple[str, str, str]]:
 
 
 def mistakes(calls: Any) -> dict[str, str]:
-    answers = {call: attack(call[0], usual(call[0]) | {call[1]: HOSTILE[call[2]]}) for call in calls}
+    answers = {call: called(call[0], {call[1]: HOSTILE[call[2]]}) for call in calls}
     return {f"{name}({key}={value})": wrong for (name, key, value), wrong in answers.items() if wrong is not None}
 
 
@@ -502,7 +528,7 @@ def try_pairs(examples: int) -> None:
     @hypothesis.given(two_mistakes())
     def answered(call: tuple[str, dict[str, Any]]) -> None:
         name, arguments = call
-        assert attack(name, usual(name) | arguments) is None
+        assert called(name, arguments) is None
 
     answered()
 

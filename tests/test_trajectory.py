@@ -143,14 +143,14 @@ def test_save_times_that_leave_the_end_out():
 
 
 @pytest.mark.slow
-def test_a_batch_of_runs_is_indexed_by_time_and_observed():
+def test_a_batch_of_runs_is_indexed_by_time_observed_and_stored(tmp_path):
     runs = jax.vmap(lambda b: tkf.evolve(tkf.sa(b), MU, t=2.0, save=4))(np.array([1.0, 4.0, 9.0]))
     assert runs.final.x.shape == (3, 15, 3) and runs.final.w.shape == (3, 15)
     alone = tkf.evolve(tkf.sa(4.0), MU, t=2.0, save=4)
     assert np.allclose(runs.final.x[1], alone.final.x, atol=1e-9)
     assert tkf.observe.energy(runs, 4.0).shape == tkf.observe.mean_overlap(runs).shape == (3, 4)
-    with pytest.raises(InputError, match="A batch of runs cannot be stored"):
-        runs.save("runs.zarr")
+    runs.save(tmp_path / "runs.zarr")
+    assert np.array_equal(tkf.Trajectory.load(tmp_path / "runs.zarr").x, runs.x)
 
 
 def test_a_function_of_runs_is_compiled_once():

@@ -10,6 +10,7 @@ and functions where a door has words of its own for them (`no_type_check`). Trac
 import functools
 import inspect
 import os
+import pathlib
 import types
 from collections.abc import Callable as AbstractCallable
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -70,6 +71,7 @@ def _nothing(name: str, value: Any) -> None:
         raise InputError(f"Argument `{name}` must be left out, but is {check.brief(value)}.")
 
 
+PATH = Kind("a path", _path)
 KINDS = {
     "number": _numeric("one real number"),
     "numbers": _numeric("an array of real numbers"),
@@ -82,7 +84,8 @@ KINDS = {
     int: Kind("a whole number", check.integer),
     float: Kind("one finite number", _plain_number),
     str: Kind("a name", _text),
-    os.PathLike: Kind("a path", _path),
+    os.PathLike: PATH,
+    pathlib.Path: PATH,
     AbstractCallable: Kind("a function", _function),
     type(None): Kind("None", _nothing),
 }
@@ -195,7 +198,7 @@ def _reader(parameter: inspect.Parameter, own_words: bool) -> Reader | None:
         return None
     optional = parameter.default is None or KINDS[type(None)] in kinds
     kinds = [kind for kind in kinds if kind is not KINDS[type(None)]]
-    if KINDS[os.PathLike] in kinds:  # text may be a path, and says so
+    if PATH in kinds:  # text may be a path, and says so
         kinds = [kind for kind in kinds if kind is not KINDS[str]]
 
     def read(name: str, value: Any) -> Any:

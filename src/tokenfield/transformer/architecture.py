@@ -90,7 +90,7 @@ class Architecture:
         for name in ("vocabulary", "context", "d", "layers", "heads", "groups", "head_size", "hidden", "window"):
             size = getattr(self, name)
             if size is not None:
-                check.whole(name, size, 1, "a size of the model")
+                self._settle(**{name: check.whole(name, size, 1, "a size of the model")})
         if self.head_size is None and self.d % self.heads:
             raise InputError(
                 f"Argument `d` must be a multiple of `heads` where `head_size` is left out: {self.d} is none of {self.heads}."

@@ -1,6 +1,7 @@
 """Transformer: the whole architecture, from text to points to text."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tokenfield.transformer.generation import generated
 from tokenfield.transformer.norms import Norm, normed
 from tokenfield.transformer.random import randomly
 from tokenfield.transformer.residual import Residual
-from tokenfield.transformer.tokenizers import Bytes, Tokenizer
+from tokenfield.transformer.tokenizers import Bytes, Tokenizer, given
 
 Text = Any
 """A text, or the numbers of its tokens, shape (n,)."""
@@ -84,8 +85,8 @@ class Transformer(eqx.Module):
         """
         architecture = Architecture(vocabulary=Bytes.size) if architecture is None else architecture
         check.whole("seed", seed, 0, "the seed of the random numbers")
-        parts = randomly(architecture, seed)
-        return Transformer(*parts, architecture, Bytes() if tokenizer is None else tokenizer).astype("float32")
+        words = Bytes() if tokenizer is None else given(tokenizer)
+        return Transformer(*randomly(architecture, seed), architecture, words).astype("float32")
 
     @staticmethod
     @front_door
@@ -165,6 +166,7 @@ class Transformer(eqx.Module):
 
     # Text
 
+    @front_door
     def encode(self, text: Text) -> Int[AnyArray, " n"]:
         """The numbers of a text's tokens, checked against the vocabulary and the context.
 
@@ -207,6 +209,7 @@ class Transformer(eqx.Module):
         """How many tokens a text may have; None where positions do not end."""
         return self.embedding.positions.longest
 
+    @front_door
     def tokens(self, text: Text) -> Tokens:
         """The embedded tokens of a text, with their positions.
 
@@ -229,9 +232,7 @@ class Transformer(eqx.Module):
 
     # Depth
 
-    def __call__(
-        self, ids: Int[AnyArray, "*batch n"], weights: Float[AnyArray, "*batch n"] | None = None
-    ) -> Float[Array, "*batch n d"]:
+    def __call__(self, ids: Any, weights: Any = None) -> Float[Array, "*batch n d"]:
         """The tokens after the last block and the last norm.
 
         **Arguments**
@@ -251,6 +252,7 @@ class Transformer(eqx.Module):
             x = _through(block, x, σ, w)
         return _last(self.norm, x).reshape(*numbers.shape, self.d)
 
+    @front_door
     def run(self, text: Text, *, half: bool = False) -> Trajectory[Tokens]:
         """The trajectory of a text's tokens over the layers: time k is after k blocks. The last norm is left out.
 
@@ -274,6 +276,7 @@ class Transformer(eqx.Module):
         times = np.arange(len(states)) / (2 if half else 1)
         return Trajectory.from_states([mu.with_points(state) for state in states], times)
 
+    @front_door
     def attention(self, text: Text) -> list[Float[Array, "heads n n"]]:
         """The attention matrices of a text.
 
@@ -287,6 +290,7 @@ class Transformer(eqx.Module):
         """
         return [_matrices(block, x) for block, x in zip(self.blocks, self._states(text), strict=False)]
 
+    @front_door
     def scores(self, text: Text) -> list[Float[Array, "heads n n"]]:
         """β<q_i, k_j> of a text, without masks; one array per block."""
         return [_scores(block, x) for block, x in zip(self.blocks, self._states(text), strict=False)]
@@ -296,6 +300,7 @@ class Transformer(eqx.Module):
 
     # Blocks as flows
 
+    @front_door
     def flow(self, k: int) -> Flow:
         """The flow whose Euler step block k is: $\\dot x = B_k(x) - x$. `layers(flow, mu, 1)` is the block, `evolve` its continuous
         depth.
@@ -319,7 +324,7 @@ class Transformer(eqx.Module):
     def _block(self, k: int) -> Block:
         k = check.integer("k", k)
         if not -self.depth <= k < self.depth:
-            raise InputError(f"The model has blocks 0 to {self.depth - 1}, but block {k} was asked for.")
+            raise InputError(f"The model has blocks 0 to {self.depth - 1}, but block {check.brief(k)} was asked for.")
         return self.blocks[k]
 
     @front_door
@@ -361,6 +366,8 @@ class Transformer(eqx.Module):
         **Raises** `InputError` where a kind is unknown or cannot do what the model asks, as be causal.
         """
         model = self
+        if beta is not None and abs(check.number("beta", beta)) > (most := float(np.finfo(self.dtype).max)):
+            raise InputError(f"Argument `beta` must be at most {most:.3g}, as {self.dtype} goes, but is {beta:g}.")
         if attention is not None or beta is not None:
             model = model._with_kernel(attention, beta)
         return model if normalization is None else model._arranged(scheme_of(normalization))
@@ -398,6 +405,7 @@ class Transformer(eqx.Module):
 
     # Text again
 
+    @front_door
     def logits(self, text: Text) -> Float[Array, "*batch n vocabulary"]:
         """The logits of every token of the vocabulary at every place: for a causal model, of what comes next.
 
@@ -427,7 +435,7 @@ class Transformer(eqx.Module):
         temperature: float = 0.0,
         seed: int = 0,
         cache: bool = True,
-        watch: Any = None,
+        watch: Callable[[int], Any] | None = None,
     ) -> str:
         """Go on with a text, token by token.
 
@@ -457,10 +465,11 @@ class Transformer(eqx.Module):
         temperature: float = 0.0,
         seed: int = 0,
         cache: bool = True,
-        watch: Any = None,
+        watch: Callable[[int], Any] | None = None,
     ) -> list[int]:
         """The same as `generate`, as numbers of tokens."""
         check.whole("n", n, 1, "how many tokens are added")
+        check.whole("seed", seed, 0, "the seed of the draws")
         if check.number("temperature", temperature) < 0:
             raise InputError(f"Argument `temperature` must not be negative, but is {temperature:g}.")
         if not self.architecture.causal:

@@ -92,6 +92,23 @@ class FromFile:
         return f"FromFile({self.name!r}, {self.size} tokens)"
 
 
+def given(tokenizer: Any) -> Tokenizer:
+    """A tokenizer that the user gives: an object that encodes and decodes, one of the `tokenizers` library, or a tokenizer.json.
+
+    **Raises** `InputError` where it is something else.
+    """
+    if isinstance(tokenizer, str | Path):
+        return FromFile.read(Path(tokenizer))
+    if hasattr(tokenizer, "get_vocab_size") and hasattr(tokenizer, "id_to_token"):
+        return FromFile(tokenizer, "given")
+    if not all(hasattr(tokenizer, name) for name in ("encode", "decode", "names", "size")):
+        raise InputError(
+            "Argument `tokenizer` must be a tokenizer.json, or an object with encode, decode, names and size, but is "
+            f"{short(tokenizer)}."
+        )
+    return tokenizer
+
+
 class Unknown:
     """In the place of a tokenizer that is not known: numbers of tokens go through, text is refused.
 

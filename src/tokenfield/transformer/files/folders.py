@@ -17,8 +17,8 @@ from tokenfield.transformer.files.families.plan import Plan, Taken
 from tokenfield.transformer.files.packages import PACKAGES, installed
 from tokenfield.transformer.files.tensors import Weights
 from tokenfield.transformer.files.translation import translated
-from tokenfield.transformer.files.vocabularies import given, of_folder, of_gguf
-from tokenfield.transformer.tokenizers import Tokenizer
+from tokenfield.transformer.files.vocabularies import of_folder, of_gguf
+from tokenfield.transformer.tokenizers import Tokenizer, given
 
 if TYPE_CHECKING:
     from tokenfield.transformer.model import Transformer

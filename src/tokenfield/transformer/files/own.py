@@ -26,7 +26,7 @@ from tokenfield.transformer.embedding import Embedding, Head
 from tokenfield.transformer.heads import Heads
 from tokenfield.transformer.norms import Norm
 from tokenfield.transformer.parts import Affine, FeedForward
-from tokenfield.transformer.tokenizers import Bytes, FromFile
+from tokenfield.transformer.tokenizers import Bytes, FromFile, given
 
 if TYPE_CHECKING:
     from tokenfield.transformer.model import Transformer
@@ -164,7 +164,7 @@ def read(folder: Path, told: dict[str, Any], dtype: str, tokenizer: Any) -> "Tra
         )
         tensors = unpacked(folder / WEIGHTS)
         parts = {name: _made(told["parts"][name], of, tensors, folder) for name in _TOP}
-        tokenizer = _tokenizer(folder, told["tokenizer"]) if tokenizer is None else tokenizer
+        tokenizer = _tokenizer(folder, told["tokenizer"]) if tokenizer is None else given(tokenizer)
         model = Transformer(**parts, architecture=of, tokenizer=tokenizer, name=str(told["name"])).astype(dtype)
     except StoreError:
         raise

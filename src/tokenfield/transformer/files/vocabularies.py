@@ -16,23 +16,6 @@ CONTROL, OWN = 3, 4
 """Kinds of tokens of GGUF that are never split: those that steer, and the user's."""
 
 
-def given(tokenizer: Any) -> Tokenizer:
-    """A tokenizer that the user gives: an object that encodes and decodes, one of the `tokenizers` library, or a tokenizer.json.
-
-    **Raises** `InputError` where it is something else.
-    """
-    if isinstance(tokenizer, str | Path):
-        return FromFile.read(Path(tokenizer))
-    if hasattr(tokenizer, "get_vocab_size") and hasattr(tokenizer, "id_to_token"):
-        return FromFile(tokenizer, "given")
-    if not all(hasattr(tokenizer, name) for name in ("encode", "decode", "names", "size")):
-        raise InputError(
-            "Argument `tokenizer` must be a tokenizer.json, or an object with encode, decode, names and size, but is "
-            f"{short(tokenizer)}."
-        )
-    return tokenizer
-
-
 def of_folder(folder: Path) -> Tokenizer:
     """The tokenizer in a folder; one that refuses text where there is none that is known.
 

@@ -99,7 +99,7 @@ def shuffled(ids: np.ndarray, seed: int) -> np.ndarray:
 def _several(texts: Any) -> list[Any]:
     if isinstance(texts, str):
         return [texts]
-    if not isinstance(texts, Sequence | np.ndarray) or isinstance(texts, bytes):
+    if not isinstance(texts, Sequence | np.ndarray) or isinstance(texts, bytes) or getattr(texts, "ndim", 1) == 0:
         raise InputError(f"Argument `texts` must be a text or a list of texts, but is {check.brief(texts)}.")
     if len(texts) == 0:
         raise InputError("Argument `texts` holds no text. Leave it out for those that are embedded.")

@@ -151,6 +151,11 @@ def _refuse(numbers: dict[str, Any], minutes: float | None, model: Transformer) 
             raise InputError(f"Argument `{name}` must lie in [0, 1), but is {numbers[name]:g}.")
     if numbers["decay"] < 0:
         raise InputError(f"Argument `decay` must not be negative, but is {numbers['decay']:g}.")
+    for name in ("lr", "clip", "decay"):
+        if numbers[name] > (most := float(np.finfo(model.dtype).max)):
+            raise InputError(
+                f"Argument `{name}` must be at most {most:.3g}, as {model.dtype} goes, but is {numbers[name]:g}."
+            )
     if minutes is not None:
         check.number("minutes", minutes, positive=True)
     if model.head is None:
@@ -162,6 +167,7 @@ def _refuse(numbers: dict[str, Any], minutes: float | None, model: Transformer) 
     of = model.architecture
     room = numbers["batch"] * numbers["context"] * (of.layers * (8 * of.d + 2 * (of.hidden or 0)) + 3 * of.vocabulary)
     check.room(model.dtype.itemsize * (room + 5 * of.numbers), "The states of a batch and the optimizer's memory")
+    check.room(32 * numbers["steps"], "The rates and losses of all steps")
 
 
 class Run:

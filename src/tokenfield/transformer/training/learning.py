@@ -138,7 +138,7 @@ def step(known: Any, weights: Any, memory: Any) -> tuple[Any, Any, Array, Array]
     rest, depth, batch, recipe, rate = known
     value, slope = jax.value_and_grad(loss)(weights, rest, depth, batch)
     change, memory = optimizer(recipe, rate).update(slope, memory, weights)
-    return optax().apply_updates(weights, change), memory, value, optax().global_norm(slope)
+    return optax().apply_updates(weights, change), memory, value, optax().tree.norm(slope)
 
 
 @compiled
