@@ -5,6 +5,7 @@ import os
 import tempfile
 
 from benchmarks import cold as cold_start
+from benchmarks import causal as halves
 from benchmarks import many, models, pairs, phase, plots, sums, sweeping
 from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, one_core, slope
 
@@ -305,6 +306,31 @@ def scaling(case: str) -> str:
     return f"{table}\n\n![One SA velocity against n](images/scaling.png)"
 
 
+def causal(case: str) -> str:
+    """Causal sums by halves beside dense causal sums."""
+    found = alternate("causal", case, halves.CONTENDERS, FEWER)
+    ours, dense = found["tokenfield"], found["dense"]
+    head = ["", *(f"n = {n:,}, ms" for n in halves.SIZES), "growth", "largest error"]
+    head += [f"dense / tokenfield, {n:,}" for n in halves.SIZES if n <= halves.FURTHEST["dense"]]
+    rows, demands = [], []
+    for space in halves.SPACES:
+        keys = [f"{space} {n}" for n in halves.SIZES]
+        growth, error = (
+            slope(list(halves.SIZES), [ours[key].seconds for key in keys]),
+            max(ours[key].error for key in keys),
+        )
+        ratios = [dense[key].seconds / ours[key].seconds for key in keys if key in dense]
+        times = [f"{1e3 * ours[key].seconds:.3g}" for key in keys]
+        rows.append([space, *times, f"n^{growth:.2f}", f"{error:.1e}", *(f"{ratio:.3g}" for ratio in ratios)])
+        demands += [
+            Demand(f"{space}: dense / tokenfield at the largest n", 20, ratios[-1:]),
+            Demand(f"{space}: exponent of growth", 1.2, [growth], least=False),
+            Demand(f"{space}: error of a velocity", 1e-9, [error], least=False),
+        ]
+    title = f"causal velocities in O(n log n), SA at β = {halves.BETA:g}, float64, uniformly random tokens"
+    return "\n\n".join([markdown(title, head, rows), demanded(demands)])
+
+
 def trained(case: str) -> str:
     """MiniLM and SmolLM2, by tokenfield and by transformers on torch."""
     found = alternate("models", case, models.CONTENDERS, ROUNDS)
@@ -332,6 +358,7 @@ REPORTS = {
     "span": span,
     "ensemble": ensemble,
     "phase": phase_diagram,
+    "causal": causal,
     "models": trained,
     "sweep": sweep,
     "scaling": scaling,

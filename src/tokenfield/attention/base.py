@@ -103,6 +103,11 @@ class AbstractAttention(eqx.Module):
         where it is not, or its parameters are traced or change with depth."""
         return None
 
+    @property
+    def halved(self) -> bool:
+        """Whether a token sees all tokens before it and no others, so that sums at the tokens may be made of sums of halves."""
+        return False
+
     def coupling(self) -> Coupling:
         """The numbers β and V of softmax or unnormalized attention whose matrices are numbers; refused for others."""
         raise InputError(
@@ -256,7 +261,10 @@ def requested(
         queries=mu.n if x is None else len(x),
         tolerance=tolerance,
         dtype=mu.dtype,
-        scores=None if mu.d > 3 or check.batched((mu, x)) else attention.scores(mu.d),
+        scores=None
+        if mu.d > 3 or check.batched((mu, x)) or (attention.halved and x is not None)
+        else attention.scores(mu.d),
+        halved=attention.halved,
         unit=unit,
         points=seen,
     )

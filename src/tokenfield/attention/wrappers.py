@@ -27,7 +27,7 @@ from tokenfield.errors import InputError
 from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter, fits, matrix_parameter
-from tokenfield.summation import AbstractSummation, ExponentialSums
+from tokenfield.summation import AbstractSummation, ExponentialSums, Halving
 from tokenfield.summation.base import AbstractVariant, inner
 
 
@@ -213,6 +213,8 @@ class Causal(AbstractAttention):
         τ = positions(mu)
         if x is not None and self.sigma is None:
             raise InputError("Causal attention at other points needs their positions: attention(mu, x, s=positions).")
+        if x is None and self.halved and summation.halves:
+            return Halving(summation, τ)  # pyright: ignore[reportArgumentType]  # one that halves is fast
         σ = τ if x is None or self.sigma is None else jnp.broadcast_to(self.sigma, len(x)).astype(τ.dtype)
         masked = summation.masked(σ, τ, self.window)
         return (
@@ -236,6 +238,13 @@ class Causal(AbstractAttention):
     @property
     def scored(self) -> bool:
         return self.attention.scored
+
+    @property
+    def halved(self) -> bool:
+        return self.window is None and self.alibi is None and self.rotary is None
+
+    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return self.attention.scores(d) if self.halved else None
 
     def asked_from(self, s: Any) -> "Causal":
         σ = check.finite("s", check.real_array("s", s, like="positions of the query points"))

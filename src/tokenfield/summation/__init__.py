@@ -7,5 +7,6 @@ from tokenfield.summation.choose import choose as choose
 from tokenfield.summation.circle import Circle as Circle
 from tokenfield.summation.dense import Dense as Dense
 from tokenfield.summation.euclidean import Euclidean as Euclidean
+from tokenfield.summation.halving import Halving as Halving
 from tokenfield.summation.sharded import Sharded as Sharded
 from tokenfield.summation.sphere import Sphere as Sphere

@@ -53,6 +53,11 @@ class AbstractSummation(eqx.Module):
         """Whether every row is exact up to rounding in the precision of its numbers."""
         return False
 
+    @property
+    def halves(self) -> bool:
+        """Whether sums over earlier tokens may be made of sums of halves, each by this summation (`Halving`)."""
+        return False
+
     def without_own_term(self) -> "AbstractSummation":
         """The same sums in which no token sees its own value, where they can be told apart; else the same sums."""
         return self

@@ -13,6 +13,7 @@ from tokenfield.summation.base import AbstractSummation
 from tokenfield.summation.circle import Circle, reach
 from tokenfield.summation.dense import Dense
 from tokenfield.summation.euclidean import Euclidean, frequencies
+from tokenfield.summation.halving import rounds_for
 from tokenfield.summation.spectral import AbstractSpectral
 from tokenfield.summation.sphere import Sphere
 
@@ -45,6 +46,7 @@ class Request:
       parameters are not known yet.
     - `unit`: whether x are unit vectors and stay so.
     - `points`: tokens and query points as they are now; None if not known yet.
+    - `halved`: whether sums are over earlier tokens, made of sums of halves.
     """
 
     n: int
@@ -55,6 +57,7 @@ class Request:
     scores: list[tuple[np.ndarray, np.ndarray]] | None = None
     unit: bool = False
     points: np.ndarray | None = None
+    halved: bool = False
 
 
 def choose(summation: Any = None, request: Request | None = None) -> AbstractSummation:
@@ -197,6 +200,8 @@ def _uniform(β: float, d: int) -> float:
 
 
 def _cost(name: str, r: Request) -> float:
+    if r.halved:
+        return _halved_cost(name, r)
     pairs, both = r.n * r.queries, r.n + r.queries
     if name == "dense":
         return 0.05 + pairs * (1.8e-6 + 7.4e-8 * r.d)
@@ -208,3 +213,13 @@ def _cost(name: str, r: Request) -> float:
     assert root is not None
     coefficients = (2 * frequencies(_extent(root, r)) + 1) ** r.d
     return 2 + {1: 8.1e-5, 2: 2.6e-4, 3: 2.3e-3}[r.d] * both + {1: 1e-4, 2: 1e-4, 3: 6.3e-4}[r.d] * coefficients
+
+
+def _halved_cost(name: str, r: Request) -> float:
+    """Sums over earlier tokens: half of all pairs, or blocks of them and the sums between halves."""
+    of = lambda name, n: _cost(name, dataclasses.replace(r, n=n, queries=n, halved=False))
+    if name == "dense":
+        return of("dense", r.n) / 2
+    rounds = rounds_for(r.n)
+    between = sum(2**level * of(name, r.n >> (level + 1)) for level in range(rounds))
+    return between + 2**rounds * of("dense", r.n >> rounds) / 2

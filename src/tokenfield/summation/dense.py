@@ -81,7 +81,7 @@ class Dense(AbstractSummation):
             jnp.zeros(len(q), q.dtype),
             jnp.zeros((len(q), v.shape[1]), q.dtype),
         )
-        return self._blocks(pairs, _join, nothing, q, k, (v, w[:, None]))
+        return self._blocks(pairs, join, nothing, q, k, (v, w[:, None]))
 
     def elementwise(
         self,
@@ -227,7 +227,7 @@ def _summed_apart(kernel: Float[Array, "m n"], own: Array, v: Float[Array, "n p"
     return (kernel @ w)[:, 0], jnp.where(own, 0.0, kernel) @ (w * v)
 
 
-def _join(one: ExponentialSums, other: ExponentialSums) -> ExponentialSums:
+def join(one: ExponentialSums, other: ExponentialSums) -> ExponentialSums:
     """Two partial sums over disjoint sets of keys, brought to the larger of their shifts."""
     ahead = one.shift - other.shift  # computed once: shifts that are computed twice may be rounded differently
     a, b = jnp.exp(jnp.minimum(ahead, 0.0)), jnp.exp(jnp.minimum(-ahead, 0.0))

@@ -9,6 +9,7 @@ and rows with less than δ over the tolerance are summed again, densely.
 import abc
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -65,6 +66,10 @@ class AbstractSpectral(AbstractVariant):
         return f"{type(self).__name__.lower()}, {self.modes} modes"
 
     @property
+    def halves(self) -> bool:
+        return True
+
+    @property
     def other(self) -> Dense:
         return Dense()
 
@@ -76,14 +81,17 @@ class AbstractSpectral(AbstractVariant):
     def _guarded(self, q: Any, k: Any, v: Any, w: Any, bias: Any) -> ExponentialSums:
         """Rows whose total is too small for its error are summed again; all of them where the series does not reach."""
         precision, δ = self.errors(self.modes, q.dtype)
-        sums, mass, reaches = self._fast(q, k, v, w, bias, precision)
+        sums, mass, reaches = self.fast(q, k, v, w, bias, precision)
         low = ~(sums.total > 2 * δ / self.tolerance * mass)
-        counts = _counts(len(q))
-        level = jnp.searchsorted(jnp.asarray(counts), jnp.where(reaches, jnp.sum(low), len(q)))
-        again = [functools.partial(_again, count) for count in counts]
-        return lax.switch(level, again, (sums, low, q, k, v, w, bias))
 
-    def _fast(self, q: Any, k: Any, v: Any, w: Any, bias: Any, precision: float) -> tuple[ExponentialSums, Any, Any]:
+        def dense(rows: Any) -> ExponentialSums:
+            if rows is None:
+                return Dense().exponential(q, k, v, w, bias=bias)
+            return Dense(queries=ROWS).exponential(q[rows], k, v, w, bias=bias)
+
+        return resummed(sums, low, ~reaches, dense)
+
+    def fast(self, q: Any, k: Any, v: Any, w: Any, bias: Any, precision: float) -> tuple[ExponentialSums, Any, Any]:
         """The sums without the guard, and the mass to which their error is relative."""
         x, y, shift, outer, reaches = self.split(q, k)
         bias = outer if bias is None else outer + bias
@@ -115,17 +123,34 @@ def _counts(m: int) -> list[int]:
     return [0, *(count for count in few if count < m), m]
 
 
-def _again(count: int, known: tuple) -> ExponentialSums:
-    """The sums, with the rows marked `low` summed densely; there are at most `count` of them."""
-    sums, low, q, k, v, w, bias = known
-    if count == 0:
-        return sums
-    if count == len(q):
-        return Dense().exponential(q, k, v, w, bias=bias)
-    rows = jnp.nonzero(low, size=count, fill_value=0)[0]
-    dense = Dense(queries=ROWS).exponential(q[rows], k, v, w, bias=bias)
-    place = jnp.where(jnp.arange(count) < jnp.sum(low), rows, len(q))  # what is not needed is written nowhere
-    return jax.tree.map(lambda old, new: old.at[place].set(new, mode="drop"), sums, dense)
+def resummed(
+    sums: ExponentialSums, low: Bool[Array, " m"], everything: Bool[Array, ""], dense: Callable[[Any], ExponentialSums]
+) -> ExponentialSums:
+    """The sums, with some rows summed again.
+
+    **Arguments**
+
+    - `sums`: all sums.
+    - `low`: the rows that are not accurate enough.
+    - `everything`: whether none is.
+    - `dense`: the sums of given rows, or, given None, of all.
+
+    **Returns** sums of which every row is accurate.
+    """
+    m, counts = len(low), _counts(len(low))
+
+    def again(count: int, sums: ExponentialSums) -> ExponentialSums:
+        """At most `count` rows are low."""
+        if count == 0:
+            return sums
+        if count == m:
+            return dense(None)
+        rows = jnp.nonzero(low, size=count, fill_value=0)[0]
+        place = jnp.where(jnp.arange(count) < jnp.sum(low), rows, m)  # what is not needed is written nowhere
+        return jax.tree.map(lambda old, new: old.at[place].set(new, mode="drop"), sums, dense(rows))
+
+    level = jnp.searchsorted(jnp.asarray(counts), jnp.where(everything, m, jnp.sum(low)))
+    return lax.switch(level, [functools.partial(again, count) for count in counts], sums)
 
 
 def paired(charges: Float[Array, "n c"]) -> Complex[Array, "b n"]:
