@@ -1,4 +1,4 @@
-"""Causal velocities by halves and densely: `python -m benchmarks.causal causal CONTENDER`, each in its own process. SA at β = 9 from
+"""Causal velocities by halves and densely: `python -m benchmarks.causal causal CONTENDER`, each in its own process. SA at β = 9,
 uniformly random tokens, numbers float64."""
 
 import json

@@ -4,8 +4,8 @@ import json
 import os
 import tempfile
 
-from benchmarks import cold as cold_start
 from benchmarks import causal as halves
+from benchmarks import cold as cold_start
 from benchmarks import many, models, pairs, phase, plots, sums, sweeping
 from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, one_core, slope
 
