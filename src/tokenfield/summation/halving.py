@@ -59,7 +59,7 @@ class Halving(AbstractVariant):
         for level in range(rounds):
             halves = _cut(parts, 2 ** (level + 1))
             later, earlier = halves[0][1::2], [rows[0::2] for rows in halves[1:]]
-            found, mass, fine = lax.map(lambda part: self.fast.fast(*part, precision), (later, *earlier))
+            found, mass, fine = lax.map(lambda part: self.fast.fast(*part, precision=precision), (later, *earlier))
             sums, reaches = join(sums, _rows(_after_nothing(_noted(found, δ * mass)))), reaches & jnp.all(fine)
         sums = jax.tree.map(lambda rows: rows[:n], sums)
         return sums._replace(weighted=sums.weighted[:, :-1]), sums.weighted[:, -1], reaches
