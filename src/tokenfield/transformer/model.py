@@ -243,6 +243,10 @@ class Transformer(eqx.Module):
         **Returns** the points, in the shape of the numbers.
         """
         numbers = self._ids(ids)
+        if numbers.ndim not in (1, 2) or numbers.size == 0:
+            raise InputError(
+                f"Numbers of tokens have shape (n,), or (batch, n) for texts of one length, but these have shape {numbers.shape}."
+            )
         make_room()
         many = np.atleast_2d(numbers)
         w = np.ones(many.shape, self.dtype) if weights is None else np.atleast_2d(np.asarray(weights, self.dtype))
