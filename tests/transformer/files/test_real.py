@@ -31,7 +31,7 @@ SIZES = dict(
     num_attention_heads=9,
     num_key_value_heads=3,
     max_position_embeddings=8192,
-    rms_norm_eps=1e-5,
+    rms_norm_eps=float(np.float32(1e-5)),  # as the file has it, in single precision
     rope_parameters=dict(rope_type="default", rope_theta=100000.0),
     tie_word_embeddings=True,
     bos_token_id=1,
