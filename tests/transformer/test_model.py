@@ -86,6 +86,19 @@ def test_sinkhorn_between_queries_and_keys_is_doubly_stochastic():
     assert np.max(abs(P - P.transpose(0, 2, 1))) > 0.01  # queries are not keys
 
 
+def test_a_models_run_is_observed_drawn_moved_and_kept_as_any_run(tmp_path):
+    model = tkf.Transformer.random(tkf.Architecture(vocabulary=257, d=8, layers=3, heads=2), seed=0)
+    run = model.run("tokens are particles", half=True)
+    energy, rank = tkf.observe.energy(run, 1.0), tkf.observe.effective_rank(run)
+    assert energy.shape == rank.shape == (7,) and len(tkf.observe.clusters(run)) == 7
+    assert str(run).startswith("Trajectory of n = 20, d = 8")
+    for made in (run.plot(tmp_path / "run.png"), run.animate(tmp_path / "run.gif")):
+        assert made.stat().st_size > 1000
+    run.save(tmp_path / "run.zarr")
+    again = tkf.Trajectory.load(tmp_path / "run.zarr")
+    assert np.array_equal(again.x, run.x) and again.times.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
+
+
 def test_half_layers_stand_between_layers():
     model = made()
     run, halves = model.run(IDS), model.run(IDS, half=True)
