@@ -86,6 +86,45 @@ def speed() -> None:
     run.plot(IMAGES / "staircase.png")
 
 
+def causal(n: int = 100_000, β: float = 64.0, end: float = 40.0) -> None:
+    """Where causal tokens gather: how many are at an angle, over time, and the Rényi centres of the start."""
+    import tokenfield as tkf
+
+    flow, start = tkf.Flow(tkf.Causal(tkf.Softmax(β)), tkf.PostLN()), tkf.Tokens.uniform_sphere(n, 2, seed=0)
+    times = np.append(0.0, np.geomspace(1e-2, end, 60))
+    run = tkf.evolve(flow, start, t=end, save=times, progress=True)
+    print(run)
+    angles = lambda x: np.arctan2(x[..., 1], x[..., 0])
+    θ = angles(np.asarray(run.directions))
+    centres, strong = (tkf.observe.renyi_centres(run, beta=β, strong=which) for which in (False, True))
+    figure = Figure(figsize=(10, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(2, 1), sharey=True)
+    edges = np.linspace(-np.pi, np.pi, 361)
+    shares = np.stack([np.histogram(row, edges)[0] / n for row in θ[1:]], axis=1)
+    mesh = left.pcolormesh(
+        times[1:], edges[1:] - np.pi / 360, shares, norm="log", cmap="Greys", vmin=1e-5, rasterized=True
+    )
+    figure.colorbar(mesh, ax=left, label="share of tokens in a degree")
+    for found, colour, label in ((centres, "#66ccee", "centres"), (strong, "#4477aa", "strong centres")):
+        lines = θ[1:, found.indices]
+        lines = np.where(np.abs(np.diff(lines, axis=0, prepend=lines[:1])) > np.pi, np.nan, lines)
+        left.plot(times[1:], lines, color=colour, lw=1.2)
+        left.plot([], [], color=colour, label=label)
+    left.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1), fontsize=9)
+    left.set(xscale="log", xlabel="t", ylabel="angle")
+    left.set_yticks([-np.pi, 0, np.pi], ["−π", "0", "π"])
+    within = (
+        1 - np.min(np.abs((θ[-1][:, None] - θ[-1][centres.indices] + np.pi) % (2 * np.pi) - np.pi), axis=1) * β**0.5
+    )
+    right.plot(np.arange(n)[:: n // 20_000], θ[-1][:: n // 20_000], ".", ms=1, color="#999999")
+    right.plot(centres.indices + 1, θ[-1][centres.indices], "o", ms=4, color="#66ccee")
+    right.plot(strong.indices + 1, θ[-1][strong.indices], "o", ms=4, color="#4477aa")
+    right.set(xscale="log", xlim=(0.8, n), xlabel="number of the token")
+    right.set_title(f"t = {end:g}: {np.mean(within >= 0):.1%} within β$^{{-1/2}}$ of a centre", fontsize=10)
+    figure.suptitle(f"{n:,} causal tokens, β = {β:g}", fontsize=11)
+    figure.savefig(IMAGES / "causal.png", dpi=110)
+
+
 def measures() -> None:
     """One run of every measure beyond tokens."""
     import tokenfield as tkf
@@ -138,6 +177,6 @@ def bifurcation() -> None:
 
 if __name__ == "__main__":
     IMAGES.mkdir(exist_ok=True)
-    drawings = {f.__name__: f for f in (first, phase, convergence, speed, measures, spectral, bifurcation)}
+    drawings = {f.__name__: f for f in (first, phase, convergence, speed, causal, measures, spectral, bifurcation)}
     for name in sys.argv[1:] or drawings:
         drawings[name]()

@@ -46,9 +46,9 @@ def variables(run: Trajectory) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         found |= {name: (front, np.asarray(getattr(run, name))) for name in NUMBERS}
         found["times"] = ((*front, "time"), np.asarray(run.times))
     if run.rescaled is not None:
-        found["rescaled"] = (("time",), np.asarray(run.rescaled))
+        found["rescaled"] = ((*front, "time"), np.asarray(run.rescaled))
     if run.mergers is not None:
-        found |= {f"merger_{name}": (("merger",), np.asarray(getattr(run.mergers, name))) for name in MERGERS}
+        found |= {f"merger_{name}": ((*front, "merger"), np.asarray(getattr(run.mergers, name))) for name in MERGERS}
     return found
 
 

@@ -79,7 +79,8 @@ class Flow(eqx.Module):
     def velocity(self, t: Float[Array, ""], mu: Tokens, x: Points, summation: AbstractSummation) -> Float[Array, "m d"]:
         """v_μ(x) at time t; x None for the tokens themselves."""
         now = at_time(self, t)
-        return now.normalization.velocity(t, mu, x, now._gamma(summation))
+        sums = summation.tangential() if self.own_term_is_radial else summation
+        return now.normalization.velocity(t, mu, x, now._gamma(sums))
 
     def growth(self, t: Float[Array, ""], mu: Tokens, summation: AbstractSummation) -> Float[Array, " n"]:
         """d log w_i / dt, up to what all tokens share."""
@@ -129,6 +130,12 @@ class Flow(eqx.Module):
     def own_term_is_radial(self) -> bool:
         """Whether a token's own term is radial and does not move it."""
         return self.attention.own_term_is_radial and self.normalization.tangential and self.mlp is None
+
+    @property
+    def neighbours_move_together(self) -> bool:
+        """Whether tokens that have met and are neighbours under a causal mask stay together."""
+        together = self.attention.neighbours_move_together
+        return together and self.normalization.tangential and self.mlp is None
 
     def coupling(self) -> Coupling:
         """The numbers β and V of softmax or unnormalized attention whose matrices are multiples of the identity: the one

@@ -35,8 +35,8 @@ class Status(enum.IntEnum):
             Status.MAX_STEPS: f"used up its steps at t = {t:.6g}; raise max_steps or loosen rtol",
             Status.BLOW_UP: f"blows up near t = {t:.10g}: it leaves every bound there; what came before is kept",
             Status.STALLED: f"cannot reach its tolerance beyond t = {t:.6g}; loosen rtol, or use float64",
-            Status.UNSOLVED: f"ended at t = {t:.6g}, where attention's own iteration did not reach its tolerance; give it "
-            "more iterations, a larger tolerance or a smaller β",
+            Status.UNSOLVED: f"ended at t = {t:.6g}, where attention's own iteration did not reach its tolerance: rounds did "
+            "not suffice, or rounding is in the way; give it more iterations, a larger tolerance or a smaller β",
             Status.UNRESOLVED: f"is no longer resolved at t = {t:.6g}: the density has become too sharp for its modes; start with "
             "more of them, or add noise (kappa), or move Tokens",
             Status.BACKWARD: f"did not move from t = {t:.6g}: its end does not lie after its start, and time runs forward",

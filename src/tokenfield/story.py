@@ -62,6 +62,8 @@ def _many(runs: Trajectory) -> str:
     ]
     if runs.observed is not None:
         lines += [f"  {name:<8} {text}" for name, text in _observed(runs)]
+    if runs.mergers is not None:
+        lines.append(f"  mergers  {runs.mergers!r}")
     if not runs.status.ok:
         lines.append(f"  note     the worst: {runs.message[0].lower()}{runs.message[1:]}")
     if math.isfinite(how.seconds):

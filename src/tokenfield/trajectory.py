@@ -91,7 +91,7 @@ class Trajectory(eqx.Module, Generic[M]):
     - `run.times` (T,), `run.states` (a measure whose arrays have a leading axis of time), `run[i]`, `run[3:7]`, `run.final`,
       `run.at(t)`, `run.extend(t)`
     - every quantity of the measure, along the run: `run.x` (T, n, d) of tokens, `run.rho`, `run.cov`, `run.entropy`, ...
-    - `run.mergers`, `run.rescaled`: of a run that coalesces, who met when, and its times in the rescaled clock
+    - `run.mergers`, `run.rescaled`: of runs that coalesce, who met when, and their times in the rescaled clock
     - `run.status`, `run.message`, `run.steps`, `run.rejected`, `run.provenance`
     - `run.to_xarray()`, `run.save(path)`, `Trajectory.load(path)`, `run.plot(path)`, `run.animate(path)`
     - `run.observed`: of a run that kept observables instead of states, these by name; each is an attribute as well
@@ -116,7 +116,7 @@ class Trajectory(eqx.Module, Generic[M]):
     accepted: Int[Array, "*batch"]
     provenance: Provenance = eqx.field(static=True)
     mergers: Mergers | None = None
-    rescaled: Float[Array, " T"] | None = None
+    rescaled: Float[Array, "*batch T"] | None = None
     observed: dict[str, Array] | None = None
 
     # Looking
@@ -302,16 +302,18 @@ class Trajectory(eqx.Module, Generic[M]):
         index = tuple(int(i) % n for i, n in zip(index, self.batch, strict=True))
         taken = lambda leaf, where: check.on_device(np.asarray(leaf)[where]) if eqx.is_array(leaf) else leaf
         flows = self.flow if isinstance(self.flow, Flows) else None
-        one = jax.tree.map(
-            lambda leaf: taken(leaf, index), self if flows is None else dataclasses.replace(self, flow=None)
-        )
-        real = np.append(True, np.diff(np.asarray(one.times, float)) > 0)  # a run that ended early holds its last state
+        plain = dataclasses.replace(self, mergers=None, flow=self.flow if flows is None else None)
+        one = jax.tree.map(lambda leaf: taken(leaf, index), plain)
+        goes_on = [np.diff(np.asarray(ts, float)) > 0 for ts in (one.times, one.rescaled) if ts is not None]
+        real = np.append(True, np.any(goes_on, axis=0))  # a run that ended early holds its last state
         cut = lambda tree: jax.tree.map(lambda leaf: taken(leaf, real), tree)
-        states = cut(one.states) if one.observed is None else one.states
+        states = (cut(one.states) if one.observed is None else one.states).present
         return dataclasses.replace(
             one,
             times=taken(one.times, real),
-            states=states.present,
+            states=states,
+            mergers=None if self.mergers is None else self.mergers.member(index, states.n),
+            rescaled=cut(one.rescaled),
             flow=one.flow if flows is None else flows[index[0]],
             observed=None if one.observed is None else cut(one.observed),
             provenance=self.provenance.member(index, self.batch),
@@ -341,10 +343,15 @@ class Trajectory(eqx.Module, Generic[M]):
         stack = lambda *leaves: check.on_device(
             np.stack([np.asarray(leaf) for leaf in leaves]).reshape(*self.batch, *np.shape(leaves[0]))
         )
-        parts = [dataclasses.replace(run, flow=None, provenance=self.provenance) for run in members]
+        parts = [dataclasses.replace(run, flow=None, mergers=None, provenance=self.provenance) for run in members]
         if len({jax.tree.structure(part) for part in parts}) > 1 or len({part.times.shape for part in parts}) > 1:
             raise InputError("Runs with different numbers of saved states or tokens are no batch. Keep them in a list.")
-        return dataclasses.replace(jax.tree.map(stack, *parts), flow=self.flow)
+        mergers = [run.mergers for run in members if run.mergers is not None]
+        return dataclasses.replace(
+            jax.tree.map(stack, *parts),
+            flow=self.flow,
+            mergers=Mergers.stacked(mergers, self.batch) if len(mergers) == len(members) else None,
+        )
 
     def __len__(self) -> int:
         return self.times.shape[-1]

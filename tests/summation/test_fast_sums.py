@@ -12,7 +12,9 @@ import tokenfield as tkf
 from tests import fast_first
 from tokenfield.errors import InputError
 from tokenfield.summation import Circle, Dense, Euclidean, Request, Sphere, choose
+from tokenfield.summation.circle import bound, reach
 from tokenfield.summation.spectral import coarse
+from tokenfield.summation.transforms import arctan2
 
 
 def directions(n, d, seed=0):
@@ -254,7 +256,8 @@ def test_refusals(flow, mu, name, why):
 def test_runs_tell_their_sums_and_what_they_reached():
     mu = tkf.Tokens.uniform_sphere(300, 2, seed=0)
     run, dense = (tkf.evolve(tkf.sa(20.0), mu, t=1.0, save=3, summation=how) for how in ("circle", "dense"))
-    assert "circle sums with 52 modes" in repr(run) and "dense sums" in repr(dense)
+    modes = coarse(1 + reach(20.0, 2, 1e-12))  # a tolerance of 1e-7 for every row, and rows that see 1e-5 of all mass
+    assert f"circle sums with {modes} modes" in repr(run) and "dense sums" in repr(dense)
     assert run.provenance.accuracy < 1e-12 and "agree with dense sums in float64" in repr(run)
     assert dense.provenance.accuracy is None
     assert np.max(abs(run.x - dense.x)) < 1e-11
@@ -289,3 +292,61 @@ def test_energy_by_fast_sums():
     exact = fast(Dense(), 20.0 * mu.x, mu.x, mu.x, mu.w)
     expected = float(jnp.sum(mu.w * exact.total * jnp.exp(exact.shift - 20.0))) / 40
     assert abs(float(tkf.observe.energy(mu, 20.0, scaled=True)) / expected - 1) < 1e-12
+
+
+SCORES = {
+    "repelling": {"beta": -5.0},
+    "no temperature": {"beta": 0.0},
+    "keys of another length": {"beta": 3.0, "K": 2.0},
+    "queries turned": {"beta": 5.0, "Q": "turn"},
+    "keys turned": {"beta": 5.0, "K": "turn", "V": "values"},
+}
+
+
+@pytest.mark.parametrize("scores", fast_first(SCORES, "no temperature", "keys turned"))
+@pytest.mark.parametrize("d", [2, 3])
+def test_values_that_are_tokens(scores, d):
+    """Weights alone are transformed, whatever stands between queries, keys and values; whole fields, and tangents alone."""
+    turn, _ = np.linalg.qr(np.random.default_rng(d).normal(size=(d, d)))
+    matrices = {"turn": 1.5 * turn, "values": np.diag([1.0, -0.5, 2.0][:d])}
+    parts = {name: matrices.get(value, value) for name, value in SCORES[scores].items()}  # pyright: ignore[reportArgumentType, reportCallIssue]
+    mu = tkf.Tokens(directions(400, d), np.random.default_rng(1).dirichlet(np.ones(400)))
+    for normalization in (tkf.PostLN(), tkf.PreLN()):
+        flow, name = tkf.Flow(tkf.Softmax(**parts), normalization), {2: "circle", 3: "sphere"}[d]
+        for x in (None, directions(50, d, 9)):
+            ours, dense = (np.asarray(tkf.velocity(flow, mu, x, summation=how)) for how in (name, "dense"))
+            assert np.max(abs(ours - dense)) < 1e-13
+
+
+@pytest.mark.parametrize(("kind", "d"), [(Circle, 2), (Sphere, 3)])
+def test_beyond_their_bound_sums_are_dense(kind, d):
+    """A traced β may exceed what the modes were counted for: the sums are then slow, not wrong."""
+    x, w = directions(200, d), jnp.full(200, 1 / 200)
+    same_sums(fast(kind(4.0), 400.0 * x, x, x, w), fast(Dense(), 400.0 * x, x, x, w), 1e-12)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_modes_are_as_many_as_the_precision_needs(d):
+    """The tail of the series, by SciPy: below a tenth of the precision, and above it with one degree less."""
+    for β in (0.5, 9.0, 300.0):
+        l = np.arange(400)
+        terms = (
+            np.where(l == 0, 1, 2) * sp.ive(l, β)
+            if d == 2
+            else (2 * l + 1) * np.sqrt(np.pi / 2 / β) * sp.ive(l + 0.5, β)
+        )
+        degree = reach(β, d, 1e-11)
+        assert terms[degree + 1 :].sum() < 1e-12 < terms[degree:].sum()
+        assert β <= bound(degree, d, 1e-11) and reach(bound(degree, d, 1e-11), d, 1e-11) == degree
+
+
+def test_angles_to_rounding():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 10_000)) * 10.0 ** rng.uniform(-200, 100, size=10_000)
+    x[:8], y[:8] = [0, 0, 1, -1, 0, 1, -1, -0.0], [0, 1, 0, 0, -1, 1, -1, 0.0]
+    found = np.asarray(arctan2(jnp.asarray(y), jnp.asarray(x)))
+    assert (
+        np.max(abs(found[:7] - np.arctan2(y, x)[:7])) < 4e-16 and np.max(abs(found[8:] - np.arctan2(y, x)[8:])) < 1e-15
+    )
+    slope = jax.grad(arctan2, argnums=(0, 1))(jnp.asarray(0.6), jnp.asarray(-0.8))
+    np.testing.assert_allclose(slope, (-0.8, -0.6), atol=1e-15)

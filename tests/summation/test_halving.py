@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import tokenfield as tkf
-from tokenfield.summation import Circle, Halving, Sphere, choose
+from tests import fast_first
+from tokenfield.summation import Circle, Halving, Sphere, choose, halving
 from tokenfield.summation.halving import BLOCK, rounds_for
+from tokenfield.summation.windows import partly, wholly
 
 rng = np.random.default_rng(5)
 N = 3 * BLOCK + 77
@@ -72,13 +74,137 @@ def test_gradients():
     assert np.max(abs(slopes[0] - slopes[1])) < 1e-9 * np.max(abs(slopes[1]))
 
 
-def test_windows_biases_and_other_points_stay_dense():
+def test_rotary_scores_and_other_points_stay_dense():
     mu = tkf.Tokens.uniform_sphere(40, 2, seed=5)
-    for causal in (tkf.Causal(tkf.Softmax(2.0), window=0.3), tkf.Causal(tkf.Softmax(2.0), alibi=1.0)):
-        assert causal.scores(2) is None
+    assert tkf.Causal(tkf.Softmax(2.0), rotary=3.0).scores(2) is None
     points = mu.x[:3]
     one = tkf.Causal(tkf.Softmax(2.0))(mu, points, s=np.array([0.1, 0.5, 1.0]))
     assert one.shape == (3, 2)
+
+
+M = 1_100
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks so small that windows of a few hundred tokens have blocks of several sizes that are summed fast. No other test has as
+    many tokens, so that none gets a program of these."""
+    monkeypatch.setattr(halving, "BLOCK", 128)
+    monkeypatch.setattr(halving, "LEAF", 64)
+
+
+SPACINGS = {
+    "even": np.arange(M) / M,
+    "random": rng.random(M),
+    "crowded": rng.random(M) ** 6,
+    "two groups": np.where(np.arange(M) < M // 2, 0.01, 0.1) * rng.random(M) + 0.9 * (np.arange(M) >= M // 2),
+}
+
+
+@pytest.mark.parametrize("spacing", fast_first(SPACINGS, "random"))
+def test_windows(spacing, small_blocks):
+    """Of no token but oneself, of fewer than a block, of several blocks, and of all; weights and positions are irregular."""
+    w = rng.random(M)
+    mu = tkf.Tokens(tkf.Tokens.uniform_sphere(M, 2, seed=11).x, w / w.sum(), s=SPACINGS[spacing])
+    for window in (0.0, 1e-3, 0.4, 2.0):
+        causal = tkf.Causal(tkf.Softmax(9.0), window=window)
+        assert worst(*(np.asarray(causal(mu, summation=name)) for name in ("circle", "dense"))) < 1e-13
+
+
+def test_windows_are_summed_fast_and_know_their_errors(small_blocks):
+    """Without the guard: every row's error is below what is said of it, and that is far below its total."""
+    x, τ = tkf.Tokens.uniform_sphere(M, 2, seed=12).x, jnp.sort(jnp.asarray(rng.random(M)))
+    sums, parts = Halving(Circle(9.0), τ, jnp.asarray(0.45)), (9.0 * x, x, x, jnp.full(M, 1 / M))
+    found, error, reaches = sums.in_windows(*parts, jnp.zeros(M), τ)
+    exact = sums.other.exponential(*parts)
+    off = abs(found.total * jnp.exp(found.shift - exact.shift) - exact.total)
+    noise = 1e-14 * exact.total  # of dense sums of a thousand terms
+    assert bool(reaches) and np.all(off < error * np.exp(found.shift - exact.shift) + noise)
+    assert np.all(error[M // 2 :] > 0) and np.all(error < 1e-10 * found.total)
+
+
+def test_lonely_tokens_of_windows_are_as_accurate_as_the_crowd(small_blocks):
+    θ = 0.02 * rng.normal(size=M)
+    lonely = np.array([3, 300, M // 2, M - 1])
+    θ[lonely] = np.pi + 0.3 * np.arange(len(lonely))
+    mu = tkf.Tokens(np.stack([np.cos(θ), np.sin(θ)], axis=1))
+    causal = tkf.Causal(tkf.Softmax(100.0), window=0.6)
+    assert worst(*(np.asarray(causal(mu, summation=name)) for name in ("circle", "dense"))) < 1e-9
+
+
+def test_tokens_of_windows_that_share_a_position(small_blocks):
+    s = np.arange(M) // 2 / M
+    mu = tkf.Tokens(tkf.Tokens.uniform_sphere(M, 2, seed=2).x, s=s)
+    causal = tkf.Causal(tkf.Softmax(4.0), window=0.2)
+    assert worst(*(np.asarray(causal(mu, summation=name)) for name in ("circle", "dense"))) < 1e-12
+
+
+@pytest.mark.parametrize("kind", [tkf.Softmax, tkf.Unnormalized])
+@pytest.mark.parametrize("options", [{"alibi": 500.0}, {"alibi": -4.0, "window": 0.5}])
+def test_alibi_is_a_bias(kind, options):
+    causal, mu = tkf.Causal(kind(4.0), **options), tkf.Tokens.uniform_sphere(N, 3, seed=13)
+    one, other = (np.asarray(causal(mu, summation=name)) for name in ("sphere", "dense"))
+    assert worst(one, other) < 1e-10 * np.max(np.linalg.norm(other, axis=1))
+
+
+@pytest.mark.parametrize("block", [1, 2, 4])
+def test_every_pair_of_a_window_is_in_one_list(block):
+    """By counting, of positions at random and of the worst ones, in which lists are longest."""
+    n = 64
+    jumps = np.repeat(np.arange(0, n, 8), 8)
+    for first in (*(np.sort(rng.integers(0, n, n)) for _ in range(20)), jumps, np.zeros(n, int), np.arange(n)):
+        first = jnp.asarray(np.minimum(first, np.arange(n)))
+        counted = np.zeros((n, n), int)
+        size = block
+        found = partly(first, block)
+        while True:
+            assert int(found.there.sum()) < len(found.there)  # so none was cut off
+            for i, j, there in zip(*map(np.asarray, found), strict=True):
+                counted[i * size : (i + 1) * size, j * size : (j + 1) * size] += there
+            if size == block and found.keys.shape[0] == 4 * (n // block):
+                seen = np.tri(n, dtype=bool) & (np.arange(n) >= np.asarray(first)[:, None])
+                counted = counted * seen  # these blocks are masked
+                found = wholly(first, size)
+                continue
+            if 2 * size == n:
+                break
+            size *= 2
+            found = wholly(first, size)
+        assert np.array_equal(counted, seen.astype(int))
+
+
+@pytest.mark.slow
+def test_gradients_of_windows(small_blocks):
+    mu, probe = tkf.Tokens.uniform_sphere(M, 2, seed=4), jnp.asarray(rng.normal(size=(M, 2)))
+    fast = lambda x, sums: jnp.sum(probe * sums.exponential(9.0 * x, x, x, jnp.full(M, 1 / M)).average)
+    windows = Halving(Circle(9.0), jnp.arange(M) / M, jnp.asarray(0.4))
+    along = jnp.stack([-mu.x[:, 1], mu.x[:, 0]], axis=1)
+    slopes = [jnp.sum(along * jax.grad(fast)(mu.x, sums), axis=1) for sums in (windows, windows.other)]
+    assert np.max(abs(slopes[0] - slopes[1])) < 1e-9 * np.max(abs(slopes[1]))
+
+
+def test_short_windows_choose_dense_sums():
+    mu = tkf.Tokens.uniform_sphere(100_000, 2, seed=6)
+    chosen = lambda **options: tkf.Flow(tkf.Causal(tkf.Softmax(9.0), **options), tkf.PostLN()).summation(
+        mu, None, None, 1e-9
+    )
+    assert isinstance(chosen(window=0.3), Circle) and isinstance(chosen(alibi=1.0), Circle)
+    assert chosen(window=0.001).exact
+    heads = tkf.MultiHead([tkf.Causal(tkf.Softmax(2.0), window=w) for w in (0.1, 0.2)])
+    assert abs(heads.seen(mu) - 0.2 * mu.n * 0.9) < 2  # the first fifth sees less
+    assert tkf.Causal(tkf.Softmax(2.0)).seen(mu) is None
+
+
+def test_causal_heads():
+    """Their sums are by halves, too, and at other points they are dense."""
+    heads = tkf.MultiHead([tkf.Causal(tkf.Softmax(2.0)), tkf.Causal(tkf.Softmax(5.0))])
+    mu = tkf.Tokens.uniform_sphere(N, 2, seed=8)
+    assert (
+        heads.halved
+        and worst(np.asarray(heads(mu, summation="circle")), np.asarray(heads(mu, summation="dense"))) < 1e-12
+    )
+    flow = tkf.Flow(heads, tkf.PostLN())
+    assert flow.summation(mu, mu.x[:3], None, 1e-9).exact
 
 
 def test_many_tokens_choose_halves_and_few_do_not():

@@ -78,6 +78,18 @@ class AbstractAttention(eqx.Module):
         return False
 
     @property
+    def superposes(self) -> bool:
+        """Whether Γ_μ is linear in μ, ∫ k(x, y) V y dμ(y) with a kernel that knows nothing of μ: one more token adds its own term
+        and changes no other."""
+        return False
+
+    @property
+    def neighbours_move_together(self) -> bool:
+        """Whether two tokens in one place that no token tells apart but themselves, neighbours under a causal mask, differ in
+        their fields by radial vectors alone. Only then may they become one where attention is not `mean_field`."""
+        return False
+
+    @property
     def averages(self) -> bool:
         """Whether the weights with which a point sees tokens sum to 1, however many tokens there are."""
         return False
@@ -105,8 +117,13 @@ class AbstractAttention(eqx.Module):
 
     @property
     def halved(self) -> bool:
-        """Whether a token sees all tokens before it and no others, so that sums at the tokens may be made of sums of halves."""
+        """Whether a token sees the tokens before it, or a window of them, and no others, so that sums at the tokens may be
+        made of sums of halves."""
         return False
+
+    def seen(self, mu: Tokens) -> float | None:
+        """How many tokens a token sees on average, where windows say so; None where it sees all, or all earlier ones."""
+        return None
 
     def coupling(self) -> Coupling:
         """The numbers β and V of softmax or unnormalized attention whose matrices are numbers; refused for others."""
@@ -122,7 +139,7 @@ class AbstractAttention(eqx.Module):
         """Whether there is such a memory."""
         return False
 
-    def remember(self, mu: Tokens, memory: Any) -> Any:
+    def remember(self, mu: Tokens, memory: Any, summation: AbstractSummation = DENSE) -> Any:
         """What to carry to the next step, given what was carried to this one."""
         return None
 
@@ -133,6 +150,14 @@ class AbstractAttention(eqx.Module):
     def healthy(self, memory: Any) -> Bool[Array, ""] | bool:
         """Whether the attention's own equations were solved to their tolerance."""
         return True
+
+    def unhealthy(self, memory: Any) -> str:
+        """Why they were not, and what to do, as a sentence; for memories whose values are known."""
+        return f"{type(self).__name__} attention did not reach its own tolerance."
+
+    def asks(self, tolerance: Any) -> Any:
+        """How accurate sums must be for a field of this tolerance."""
+        return tolerance
 
     @front_door
     @no_type_check
@@ -170,9 +195,9 @@ class AbstractAttention(eqx.Module):
         time = check.as_floats(check.scalar("t", t), mu.x.dtype)
         attention = at_time(as_dtype(self if s is None else placed(self, s), mu.x.dtype), time)
         points = query_points(mu, x)
-        self._refuse_poor_memory(attention, mu)
         where = None if x is None else jnp.atleast_2d(points)
-        field = _field(attention, mu, where, choose(summation, requested(attention, mu, where, TOLERANCE)))
+        sums = choose(summation, requested(attention, mu, where, TOLERANCE))
+        field = _field(self._remembering(attention, mu, sums), mu, where, sums)
         return refuse_overflow(field if points.ndim == 2 else field[0], attention)
 
     def _on_gaussian(self, mu: Gaussian, x: Any, t: Any) -> Array:
@@ -183,13 +208,20 @@ class AbstractAttention(eqx.Module):
         middle, slope = on_gaussians(attention).gaussian(mu.mean, mu.factor, jnp.atleast_2d(points - mu.mean).T)
         return (middle + slope.T).reshape(*points.shape[:-1], -1)
 
-    def _refuse_poor_memory(self, attention: "AbstractAttention", mu: Tokens) -> None:
-        healthy = attention.healthy(attention.remember(mu, None))
+    def _remembering(self, attention: "AbstractAttention", mu: Tokens, sums: AbstractSummation) -> "AbstractAttention":
+        """The attention that starts from the solution of its own equations; refused where they were not solved."""
+        if not attention.remembers:
+            return attention
+        memory = _memory(attention, mu, sums)
+        healthy = attention.healthy(memory)
         if not check.traced(healthy) and not bool(healthy):
-            raise InputError(
-                f"{type(self).__name__} attention did not reach its own tolerance in its number of iterations. "
-                "Give it more (iterations=...), or a larger tolerance, or a smaller β."
-            )
+            raise InputError(attention.unhealthy(memory))
+        return attention.recall(memory)
+
+
+@compiled
+def _memory(attention: AbstractAttention, mu: Tokens, summation: AbstractSummation) -> Any:
+    return attention.remember(mu, None, summation)
 
 
 @compiled
@@ -259,12 +291,13 @@ def requested(
         n=mu.n,
         d=mu.d,
         queries=mu.n if x is None else len(x),
-        tolerance=tolerance,
+        tolerance=attention.asks(tolerance),
         dtype=mu.dtype,
         scores=None
         if mu.d > 3 or check.batched((mu, x)) or (attention.halved and x is not None)
         else attention.scores(mu.d),
         halved=attention.halved,
+        seen=attention.seen(mu) if known and mu.x.ndim == 2 else None,
         unit=unit,
         points=seen,
     )

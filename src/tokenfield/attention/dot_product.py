@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -13,6 +14,8 @@ from tokenfield.attention.matrices import apply, is_number, square, times, trans
 from tokenfield.errors import InputError
 from tokenfield.measures import Tokens
 from tokenfield.parameters import Parameter, fits, is_scheduled, matrix_parameter, number_parameter
+from tokenfield.summation import AbstractSummation, ExponentialSums
+from tokenfield.summation.base import Related
 
 
 class AbstractDotProduct(AbstractKernel):
@@ -31,6 +34,27 @@ class AbstractDotProduct(AbstractKernel):
     def keys(self, mu: Tokens) -> Float[Array, "n k"]:
         """K y: the side of the score that answers."""
         return apply(self.K, mu.x)
+
+    def sums(
+        self,
+        mu: Tokens,
+        x: Points,
+        values: Float[Array, "n p"],
+        summation: AbstractSummation,
+        bias: Float[Array, " n"] | None = None,
+    ) -> ExponentialSums:
+        """Σ_j w_j e^{s(x_i, y_j) + bias_j} and the same with values. Where values are the tokens themselves, sums are told so."""
+        q, k = self.queries(mu, x), self.keys(mu)
+        return summation.exponential(
+            q, k, values, mu.w, bias=bias, related=self._related(x) if values is mu.x else None
+        )
+
+    def _related(self, x: Points) -> Related:
+        """y = K⁻¹k and β Qx = β QK⁻¹k, read by sums that were chosen for a K that is c times a rotation: K⁻¹ = Kᵀ/c²."""
+        K = jnp.ones(()) if self.K is None else self.K
+        back = 1 / K if K.ndim == 0 else K.T * (K.shape[1] / jnp.sum(K**2))
+        asks = times(self.A if self.A is not None else self.Q, back)
+        return Related(None if x is not None else times(jnp.asarray(self.beta), asks), back)
 
     def score(self, d: int) -> Float[Array, "d d"]:
         """S = β KᵀQ, so that s(x, y) = <Sx, y>."""

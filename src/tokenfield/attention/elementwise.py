@@ -90,7 +90,10 @@ class Linear(AbstractDotProduct):
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
-        return summation.linear(self.queries(mu, x), self.keys(mu), values, mu.w)
+        q = apply(self.A if self.A is not None else self.Q, mu.x if x is None else x)
+        return summation.linear(
+            q, self.keys(mu), values, self.beta * mu.w
+        )  # β times n weights is less than β times n rows
 
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None

@@ -5,44 +5,52 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optimistix as optx
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from tokenfield import _checks as check
 from tokenfield._front import front_door
 from tokenfield._types import Matrix, Scalar, Whole
-from tokenfield.attention.base import Points
-from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters
+from tokenfield.attention.balancing import Alternating, Outcome, Symmetric, balance
+from tokenfield.attention.base import DENSE, Points
+from tokenfield.attention.dot_product import AbstractDotProduct, dot_product_parameters, score_pair
+from tokenfield.attention.kernels import Kernel
 from tokenfield.attention.matrices import apply, columns
 from tokenfield.attention.softmax import softmax_pair
 from tokenfield.measures import Equiangular, Tokens
 from tokenfield.parameters import Parameter
-from tokenfield.summation import AbstractSummation, Dense
+from tokenfield.summation import AbstractSummation
 
 
 class Potentials(NamedTuple):
-    """log g at the tokens, the largest error of a column's marginal, and how many rounds it took."""
+    """log g at the tokens, the largest error of a column's marginal, how many rounds it took, and how they ended."""
 
     log_g: Float[Array, " n"]
     error: Float[Array, ""]
     rounds: Int[Array, ""]
+    outcome: Int[Array, ""]
 
 
 class Sinkhorn(AbstractDotProduct):
     r"""$k_\mu(x, y) = f(x)\, e^{\beta\langle Qx, Ky\rangle} g(y)$ with $\int k\,d\mu(y) = 1$ for all x and
     $\int k\,d\mu(x) = 1$ for all y  [castin2025].
 
-    f and g come from alternating normalization of rows and columns, in the log domain, until every column's marginal is 1
-    to `tolerance`, at most `iterations` rounds; along a run they start from those of the step before. Rows are normalized
-    last and exactly, so Γ_μ(x) is defined at any point x. Gradients go through the fixed point, not its iterations.
+    f and g come from alternating normalization of rows and columns until every column's marginal is 1 to `tolerance`; where
+    a round does not halve the error, from Newton steps on the dual problem, for scores that grow until they are those asked for
+    [brauer2017]; along a run they start from those of the step before. Rows are normalized last and exactly, so Γ_μ(x) is defined
+    at any point x. Gradients go through the fixed point, not its iterations.
+
+    The kernel is kept where it takes at most 64 MB; elsewhere it is summed in every round, on the circle, on S² and in R^d, d ≤ 3,
+    in O(n). Such sums are asked for an error of `tolerance` in every row, so that marginals may be wrong by three times that.
 
     **Arguments**
 
     - `beta`, `Q`, `K`, `V`, `A`: as for `Softmax`.
     - `tolerance`: how far from 1 a column's marginal may be.
-    - `iterations`: the most rounds; a run whose attention needs more ends as UNSOLVED.
+    - `iterations`: the most rounds, each a look at all marginals and the step that follows, a normalization or Newton's (whose
+      linear solve is not counted); a run whose attention needs more, or is at its rounding before, ends as UNSOLVED.
 
-    **Raises** `InputError` as `Softmax` does, and, where a field is asked for by itself, if the rounds do not suffice.
+    **Raises** `InputError` as `Softmax` does, and, where a field is asked for by itself, if the tolerance is not reached: why not.
 
     >>> one_place = Tokens([[1.0, 0.0], [1.0, 0.0]])
     >>> Sinkhorn(beta=2.0)(one_place).tolist()
@@ -82,6 +90,13 @@ class Sinkhorn(AbstractDotProduct):
     def own_term_is_radial(self) -> bool:
         return self.isotropic
 
+    def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
+        return score_pair(self.beta, self.Q, self.K, self.A, d)
+
+    def asks(self, tolerance: Any) -> Any:
+        """Marginals are no better than sums."""
+        return min(tolerance, self.tolerance)
+
     @property
     def maskable(self) -> str | None:
         return "Sinkhorn attention cannot be causal: the only doubly stochastic triangular matrix is I."
@@ -90,8 +105,8 @@ class Sinkhorn(AbstractDotProduct):
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
         """With g known this is softmax attention with the bias log g on its keys."""
-        log_g = self.potentials(mu).log_g
-        return summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w, bias=log_g).average
+        log_g = self.potentials(mu, summation).log_g
+        return self.sums(mu, x, values, summation, bias=log_g).average
 
     def between(
         self,
@@ -106,46 +121,18 @@ class Sinkhorn(AbstractDotProduct):
         reads = eqx.tree_at(lambda a: (a.Q, a.K), self, (first, second), is_leaf=lambda leaf: leaf is None)
         return reads.weigh(Tokens.unchecked(jnp.concatenate([q, k], axis=1), w / jnp.sum(w)), None, values, summation)
 
-    def potentials(self, mu: Tokens) -> Potentials:
-        """log g of the tokens, by fixed-point iteration."""
-        start = jnp.zeros(mu.n, mu.x.dtype) if self.guess is None else self.guess
-        # what may change is an argument, so that gradients pass through the fixed point by the implicit function theorem
-        known = eqx.tree_at(lambda a: a.guess, self, None, is_leaf=lambda leaf: leaf is None), mu
-        solution = optx.fixed_point(
-            lambda log_g, known: known[0]._round(known[1], log_g),
-            optx.FixedPointIteration(rtol=0.0, atol=_stop_at(self.tolerance, mu.x.dtype), norm=_largest),
-            start,
-            args=known,
-            max_steps=self.iterations,
-            throw=False,
-        )
-        log_g = solution.value
-        return Potentials(log_g, self._column_error(mu, jax.lax.stop_gradient(log_g)), solution.stats["num_steps"])
+    def potentials(self, mu: Tokens, summation: AbstractSummation = DENSE) -> Potentials:
+        """log g of the tokens, from the guess or from 0.
 
-    def _round(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, " n"]:
-        """One round: log f = -log ∫ e^s g dμ(y), then log g = -log ∫ e^s f dμ(x), with mean zero.
-
-        Where the kernel is symmetric and positive definite (A = I, β > 0), f = g, and the mean of both sides of
-        log g = -log ∫ e^s g dμ halves the error in every round, however far apart clusters are [feydy2019].
+        Where the kernel is symmetric and positive definite (A = I, β > 0), f = g, and half of the equations are solved.
         """
-        if self.Q is None and self.K is None and self.A is None:
-            return 0.5 * (log_g + self._log_f(mu, log_g))
-        log_g = -self._log_sum(self.keys(mu), self.queries(mu, None), self._log_f(mu, log_g), mu.w)
-        return log_g - jnp.mean(log_g)  # f and g are determined up to a factor
-
-    def _log_f(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, " n"]:
-        return -self._log_sum(self.queries(mu, None), self.keys(mu), log_g, mu.w)
-
-    def _column_error(self, mu: Tokens, log_g: Float[Array, " n"]) -> Float[Array, ""]:
-        """The largest | ∫ k dμ(x) - 1 |."""
-        columns = log_g + self._log_sum(self.keys(mu), self.queries(mu, None), self._log_f(mu, log_g), mu.w)
-        return jax.lax.stop_gradient(jnp.max(jnp.abs(jnp.expm1(columns))))
-
-    @staticmethod
-    def _log_sum(q: Array, k: Array, bias: Array, w: Array) -> Float[Array, " m"]:
-        """log Σ_j w_j e^{<q_i, k_j> + bias_j}."""
-        sums = Dense().exponential(q, k, jnp.zeros((len(k), 0), k.dtype), w, bias=bias)
-        return sums.shift + jnp.log(sums.total)
+        guess = jnp.zeros(mu.n, mu.x.dtype) if self.guess is None else self.guess
+        symmetric = self.Q is None and self.K is None and self.A is None
+        kernel = Kernel(self.queries(mu, None), self.keys(mu), mu.w, summation)
+        log_g, how = balance(
+            Symmetric() if symmetric else Alternating(), kernel, guess, self.tolerance, self.iterations
+        )
+        return Potentials(log_g, *how)
 
     def gaussian(
         self, mean: Float[Array, " d"], L: Float[Array, "d k"], directions: Float[Array, "d j"] | None = None
@@ -165,8 +152,8 @@ class Sinkhorn(AbstractDotProduct):
     def remembers(self) -> bool:
         return True
 
-    def remember(self, mu: Tokens, memory: Any) -> Potentials:
-        return self.recall(memory).potentials(mu)
+    def remember(self, mu: Tokens, memory: Any, summation: AbstractSummation = DENSE) -> Potentials:
+        return self.recall(memory).potentials(mu, summation)
 
     def recall(self, memory: Any) -> "Sinkhorn":
         if memory is None:
@@ -176,15 +163,16 @@ class Sinkhorn(AbstractDotProduct):
     def healthy(self, memory: Any) -> Bool[Array, ""] | bool:
         return True if memory is None else memory.error <= 10 * self.tolerance + 100 * jnp.finfo(memory.error.dtype).eps
 
-
-def _largest(moved: Float[Array, " n"]) -> Float[Array, ""]:
-    """The largest entry, in the default precision, in which Optimistix carries it from round to round."""
-    return optx.max_norm(moved).astype(jnp.result_type(float))
-
-
-def _stop_at(tolerance: float, dtype: Any) -> float:
-    """Potentials that move by less than this have marginals to the tolerance; below round-off nothing moves less."""
-    return max(tolerance / 4, 50 * float(jnp.finfo(dtype).eps))
+    def unhealthy(self, memory: Any) -> str:
+        size = float(jnp.max(jnp.abs(memory.log_g)))
+        said = f"Sinkhorn attention did not reach its own tolerance, {self.tolerance:.0e}: after {int(memory.rounds)} rounds "
+        said += f"a column's marginal is wrong by {float(memory.error):.1e}"
+        if int(memory.outcome) == Outcome.ROUNDS:
+            return f"{said}. Give it more rounds (iterations=...), or a larger tolerance, or a smaller β."
+        return (
+            f"{said}, and more do not help: potentials as large as {size:.1e} are known to "
+            f"{size * float(jnp.finfo(memory.log_g.dtype).eps):.0e}. Give it a larger tolerance, or a smaller β, or float64 tokens."
+        )
 
 
 @jax.custom_jvp

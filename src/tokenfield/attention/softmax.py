@@ -54,7 +54,7 @@ class Softmax(AbstractExponential):
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
-        return summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w).average
+        return self.sums(mu, x, values, summation).average
 
     def coupling(self) -> Coupling:
         return self.couple("sa", 0.0)

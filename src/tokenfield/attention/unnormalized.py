@@ -61,10 +61,14 @@ class Unnormalized(AbstractExponential):
         """Logarithm of the unit of time: β when scaled, else 0."""
         return self.beta if self.scaled else jnp.zeros_like(self.beta)
 
+    @property
+    def superposes(self) -> bool:
+        return True
+
     def weigh(
         self, mu: Tokens, x: Points, values: Float[Array, "n p"], summation: AbstractSummation
     ) -> Float[Array, "m p"]:
-        sums = summation.exponential(self.queries(mu, x), self.keys(mu), values, mu.w)
+        sums = self.sums(mu, x, values, summation)
         return jnp.exp(sums.shift - self.unit)[:, None] * sums.weighted
 
     def coupling(self) -> Coupling:

@@ -77,12 +77,28 @@ class MultiHead(AbstractAttention):
         return None if any(part is None for part in found) else [pair for part in found for pair in part or []]
 
     @property
+    def halved(self) -> bool:
+        return any(head.halved for head in self.heads)
+
+    def seen(self, mu: Tokens) -> float | None:
+        found = [head.seen(mu) for head in self.heads]
+        return None if any(part is None for part in found) else max(part for part in found if part is not None)
+
+    @property
     def isotropic(self) -> bool:
         return self.output is None and all(head.isotropic for head in self.heads)
 
     @property
     def mean_field(self) -> bool:
         return all(head.mean_field for head in self.heads)
+
+    @property
+    def superposes(self) -> bool:
+        return all(head.superposes for head in self.heads)
+
+    @property
+    def neighbours_move_together(self) -> bool:
+        return self.output is None and all(h.mean_field or h.neighbours_move_together for h in self.heads)
 
     @property
     def own_term_is_radial(self) -> bool:
@@ -143,9 +159,9 @@ class MultiHead(AbstractAttention):
     def remembers(self) -> bool:
         return any(head.remembers for head in self.heads)
 
-    def remember(self, mu: Tokens, memory: Any) -> Any:
+    def remember(self, mu: Tokens, memory: Any, summation: AbstractSummation = DENSE) -> Any:
         memory = [None] * len(self.heads) if memory is None else memory
-        return [head.remember(mu, part) for head, part in zip(self.heads, memory, strict=True)]
+        return [head.remember(mu, part, summation) for head, part in zip(self.heads, memory, strict=True)]
 
     def recall(self, memory: Any) -> Self:
         if memory is None:
@@ -156,6 +172,13 @@ class MultiHead(AbstractAttention):
     def healthy(self, memory: Any) -> Bool[Array, ""] | bool:
         parts = [] if memory is None else zip(self.heads, memory, strict=True)
         return jnp.all(jnp.array([head.healthy(part) for head, part in parts], dtype=bool))
+
+    def unhealthy(self, memory: Any) -> str:
+        parts = zip(self.heads, memory, strict=True)
+        return next(head.unhealthy(part) for head, part in parts if not bool(head.healthy(part)))
+
+    def asks(self, tolerance: Any) -> Any:
+        return min(head.asks(tolerance) for head in self.heads)
 
 
 def total(parts: Sequence[Array]) -> Array:
@@ -213,10 +236,11 @@ class Causal(AbstractAttention):
         τ = positions(mu)
         if x is not None and self.sigma is None:
             raise InputError("Causal attention at other points needs their positions: attention(mu, x, s=positions).")
-        if x is None and self.halved and summation.halves:
-            return Halving(summation, τ)  # pyright: ignore[reportArgumentType]  # one that halves is fast
         σ = τ if x is None or self.sigma is None else jnp.broadcast_to(self.sigma, len(x)).astype(τ.dtype)
-        masked = summation.masked(σ, τ, self.window)
+        if x is None and self.halved and summation.halves:
+            masked = Halving(summation, τ, self.window)  # pyright: ignore[reportArgumentType]  # one that halves is fast
+        else:
+            masked = summation.masked(σ, τ, self.window)
         return (
             masked if self.alibi is None and self.rotary is None else Positional(masked, σ, τ, self.alibi, self.rotary)
         )
@@ -240,8 +264,22 @@ class Causal(AbstractAttention):
         return self.attention.scored
 
     @property
+    def neighbours_move_together(self) -> bool:
+        """The later one sees one term more, its own, k(x, x) V x: radial where attention is a plain sum and V a number. (A
+        softmax divides by more, too: both move in one direction, but not at one speed.)"""
+        plain = self.window is None and self.alibi is None and self.rotary is None
+        return plain and self.attention.superposes and self.attention.isotropic
+
+    @property
     def halved(self) -> bool:
-        return self.window is None and self.alibi is None and self.rotary is None
+        """Rotary scores turn queries and keys by angles of their own: those are no tokens of one circle or sphere any more."""
+        return self.rotary is None
+
+    def seen(self, mu: Tokens) -> float | None:
+        if self.window is None or check.traced((mu, self.window)):
+            return None
+        τ = np.sort(np.asarray(positions(mu)))
+        return float(np.mean(np.arange(1, mu.n + 1) - np.searchsorted(τ, τ - np.asarray(self.window))))
 
     def scores(self, d: int) -> list[tuple[np.ndarray, np.ndarray]] | None:
         return self.attention.scores(d) if self.halved else None
@@ -274,13 +312,16 @@ class Positional(AbstractVariant):
     def other(self) -> AbstractSummation:
         return self.summation
 
-    def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
+    def exponential(
+        self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None, related: Any = None
+    ) -> ExponentialSums:
         if self.rotary is not None:
             q, k = rotate(q, self.rotary * self.σ), rotate(k, self.rotary * self.τ)
-        if self.alibi is not None:  # -alibi (σ - τ) as an inner product of two more coordinates
-            q = jnp.column_stack([q, -self.alibi * self.σ, jnp.ones_like(self.σ)])
-            k = jnp.column_stack([k, jnp.ones_like(self.τ), self.alibi * self.τ])
-        return self.other.exponential(q, k, v, w, score, bias)
+        if self.alibi is None:
+            return self.other.exponential(q, k, v, w, score, bias)
+        tilt = self.alibi * self.τ  # of -alibi (σ - τ), one part is the key's, and the other all keys share
+        sums = self.other.exponential(q, k, v, w, score, tilt if bias is None else bias + tilt)
+        return sums._replace(shift=sums.shift - self.alibi * self.σ)
 
     def masked(self, σ: Any, τ: Any, window: Any) -> AbstractSummation:
         return Positional(self.other.masked(σ, τ, window), self.σ, self.τ, self.alibi, self.rotary)

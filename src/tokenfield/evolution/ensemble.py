@@ -14,6 +14,7 @@ from tokenfield.errors import InputError
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.flow import Flow, Flows
 from tokenfield.measures import AbstractMeasure
+from tokenfield.mergers import Mergers
 
 
 class Ensemble:
@@ -58,6 +59,11 @@ class Ensemble:
                 f"Argument `seed` has {len(every)} seeds for {self.total} members; give one for each, or one for all."
             )
         return every[self.numbers]
+
+    def member(self, flow: Flow, start: Any, number: int) -> tuple[Flow, Any]:
+        """The flow and the start of one member, of what has the members' flows and starts along a first axis."""
+        (i,), (j,) = self.pairs(np.array([number]))
+        return picked(flow, i) if self.many_flows else flow, picked(start, j) if self.many_starts else start
 
     def in_batch(self, tree: Any) -> Any:
         """Arrays with one leading axis of members, in the batch's shape."""
@@ -139,6 +145,7 @@ class Everyone:
         join = functools.partial(self._joined, numbers or [group.numbers for group in self.groups])
         sums = sorted({outcome.summation for outcome in outcomes})
         seeds = [outcome.seeds for outcome in outcomes]
+        rescaled = [outcome.rescaled for outcome in outcomes]
         observed = outcomes[0].observed is not None
         return Outcome(
             times=join([outcome.times for outcome in outcomes]),
@@ -149,8 +156,20 @@ class Everyone:
             accepted=join([outcome.accepted for outcome in outcomes]),
             observed=join([outcome.observed for outcome in outcomes]) if observed else None,
             summation=" and ".join(name for name in sums if name),
+            mergers=self._mergers(outcomes),
+            rescaled=None if any(part is None for part in rescaled) else join(rescaled),
             seeds=None if None in seeds else np.ravel(join([np.asarray(some) for some in seeds])).tolist(),
         )
+
+    def _mergers(self, outcomes: list[Outcome]) -> Mergers | None:
+        """Those of all members of all groups, in the shape of the batch."""
+        found = {
+            int(number): outcome.mergers.member((k,), outcome.mergers.n)
+            for group, outcome in zip(self.groups, outcomes, strict=False)
+            if outcome.mergers is not None
+            for k, number in enumerate(group.numbers)
+        }
+        return Mergers.stacked([found[number] for number in sorted(found)], self.batch) if found else None
 
     def _joined(self, numbers: list[np.ndarray], parts: list[Any]) -> Any:
         order = np.argsort(np.concatenate(numbers))
@@ -283,7 +302,7 @@ def stacked(things: list[Any]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(things[0]), leaves)
 
 
-def picked(tree: Any, index: np.ndarray) -> Any:
+def picked(tree: Any, index: np.ndarray | np.integer) -> Any:
     return arrays_of(lambda leaf: check.on_device(np.asarray(leaf)[index]), tree)
 
 

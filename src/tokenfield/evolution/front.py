@@ -97,8 +97,9 @@ def evolve(  # noqa: PLR0913
     - `devices`: deal the rows of dense sums out to several JAX devices: how many, or a list of them.
     - `coalesce`: a radius, 1e-5 say, within which tokens that have met become one weighted token, on the sphere and under
       `Rescaled`. Such runs reach times like 10³⁰; `run.mergers` says who met when, and `run.x` still has every token.
-      Errors are then small against distances of tokens too; when left out, rtol is at most a tenth of the radius, and 1e-8
-      for up to 256 tokens, whose mergers are dated inside steps.
+      Errors are then small against distances of up to 256 tokens too; when left out, rtol is at most a tenth of the radius, and
+      1e-8 for so few. Members of ensembles have mergers of their own. Under a causal mask neighbours in position become one where
+      attention is a plain sum, `Causal(Unnormalized(beta))`; others part again, and are refused.
     - `clock`: how save counts are spaced: "linear", "log", or, for runs that coalesce, "rescaled": `t` and equal spacing
       are those of s with dt = e^{β(1-c)} ds, c the largest inner product of two groups [rigollet2025, theorem 6].
     - `step`, `seed`: with noise, the length of steps (adapted to rtol when left out) and the seed of the noise (0). With steps

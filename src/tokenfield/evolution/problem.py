@@ -75,9 +75,9 @@ class Problem(eqx.Module):
             raise InputError(f"Argument `until` must return one true or false, but returned shape {answer.shape}.")
         return answer.astype(bool)
 
-    def stop(self, t: Float[Array, ""], y: State) -> Int[Array, ""]:
+    def stop(self, t: Float[Array, ""], y: State, steps: Int[Array, ""]) -> Int[Array, ""]:
         """RUNNING, or why the walk is to stop here: its stop condition is met, or the motion itself asks for it."""
-        return jnp.where(self.met(t, y), Status.STOPPED, self.motion.stop(t, y))
+        return jnp.where(self.met(t, y), Status.STOPPED, self.motion.stop(t, y, steps))
 
     @property
     def may_stop(self) -> str | None:

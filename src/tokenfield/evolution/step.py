@@ -106,7 +106,7 @@ def attempt(p: Problem, now: Walker) -> Step:
         solver_state=kept(solver_state, now.solver_state),
         control_state=control_state,
         advances=controlled == dfx.RESULTS.successful,
-        stop=jnp.where(keep, p.stop(t, y), Status.RUNNING) if p.may_stop else jnp.asarray(Status.RUNNING),
+        stop=jnp.where(keep, p.stop(t, y, now.accepted), Status.RUNNING) if p.may_stop else jnp.asarray(Status.RUNNING),
         dense=dense,
     )
 
@@ -118,13 +118,13 @@ def locate(p: Problem, now: Walker, step: Step) -> tuple[Array, Array, Array]:
     def halve(_, bracket):
         low, high = bracket
         middle = 0.5 * (low + high)
-        hit = p.stop(middle, interpolant.evaluate(middle)) != Status.RUNNING
+        hit = p.stop(middle, interpolant.evaluate(middle), now.accepted) != Status.RUNNING
         return jnp.where(hit, low, middle), jnp.where(hit, middle, high)
 
     digits = min(50, jnp.finfo(now.t.dtype).nmant + 3)  # halving further changes nothing
     _, t = lax.fori_loop(0, digits, halve, (now.t, now.tnext))
     y = interpolant.evaluate(t)
-    why = p.stop(t, y)  # which rounding may miss, here on the edge
+    why = p.stop(t, y, now.accepted)  # which rounding may miss, here on the edge
     return t, y, jnp.where(why == Status.RUNNING, step.stop, why)
 
 
@@ -191,6 +191,39 @@ def arrive(p: Problem, now: Walker, step: Step, saved: Array) -> Walker:
         saved=saved,
         status=status.astype(now.status.dtype),
     )
+
+
+# Looking back. What is known of a step inside is a polynomial of low degree, so that a few states say all of it.
+
+
+NODES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""Where in a step its states are kept, as shares of it: five are exact for interpolants of degree four, as "tsit5" has."""
+
+
+class Trail(eqx.Module):
+    """The last steps of a walk, in no order: times and states at the nodes of each. A step that was not taken yet is at t = inf."""
+
+    t: Float[Array, "steps nodes"]
+    y: Float[Array, "steps nodes n k"]
+
+
+def no_trail(p: Problem) -> Trail | None:
+    """The trail of a walk that has not begun, where it is to leave one."""
+    if p.motion.trail == 0:
+        return None
+    shape, first = (p.motion.trail, len(NODES)), p.motion.first
+    return Trail(jnp.full(shape, jnp.inf, p.ts.dtype), jnp.zeros((*shape, *first.shape), first.dtype))
+
+
+def noted(p: Problem, now: Walker, step: Step, again: Array, trail: Trail | None) -> Trail | None:
+    """The trail after a step, unless that was not kept or is to be taken again."""
+    if trail is None:
+        return None
+    slot, interpolant = now.accepted % len(trail.t), step.inside(p, now)
+    t = now.t + (step.t - now.t) * jnp.asarray(NODES, now.t.dtype)
+    y = jnp.stack([now.y, *(interpolant.evaluate(t[k]) for k in range(1, len(NODES) - 1)), step.y])
+    put = lambda kept, new: kept.at[slot].set(jnp.where(step.keep & ~again, new, kept[slot]))
+    return Trail(put(trail.t, t), put(trail.y, y))
 
 
 def _error_order(p: Problem) -> Any:

@@ -30,8 +30,8 @@ from tokenfield.summation.choose import KINDS as SUMMATIONS
 ADJOINTS = ("reverse", "forward")
 
 PAIRWISE = 256
-"""Tokens up to which every pair is looked at to see who has met, and the time is located inside the step; beyond, only those
-in one cell of a grid are, at the end of a step: times of mergers are then late by a step at most."""
+"""Tokens up to which every pair is looked at to see who has met, and a phase of the run ends inside the step where two have;
+beyond, only those in one cell of a grid are, at the end of steps, and the steps since then say who met when."""
 
 DATING = 1e-8
 """The usual relative tolerance of runs whose mergers are located. A cluster waits e^{β(1 - cos α)} for another, which multiplies
@@ -203,10 +203,6 @@ def _refuse_companions(given: Options, many: bool, traced: bool) -> None:
     if given.step is not None and given.atol is not None:
         raise InputError(
             "Argument `atol` is for steps that adapt, and `step` says how long they are. Leave one of them out."
-        )
-    if many and given.coalesce is not None:
-        raise InputError(
-            "Members of an ensemble cannot coalesce: they would no longer be alike. Evolve them one by one."
         )
     if many and given.watch is not None:
         raise InputError("Argument `watch` follows one run, and these are many. Leave it out, or evolve one member.")

@@ -71,7 +71,8 @@ def renyi_centres(
     if isinstance(thing, Trajectory) and thing.batch:
         return over_members(lambda run: renyi_centres(run, δ, strong=strong), thing)
     first = thing[0] if isinstance(thing, Trajectory) else mu
-    centres = _parked(first, δ, strong)
+    centres = _parked(first, δ)
+    centres = _strong(first, δ, centres) if strong else centres
     θ, w = (np.asarray(part, np.float64) for part in (mu.directions, mu.w))
     times = [_explained(*pair, centres, δ) for pair in zip(θ.reshape(-1, mu.n, mu.d), w.reshape(-1, mu.n), strict=True)]
     return Centres(centres, δ, np.reshape(times, θ.shape[:-2]))
@@ -91,20 +92,26 @@ def _angle(delta: Any, beta: Any) -> float:
     return float(δ)
 
 
-def _parked(mu: Tokens, δ: float, strong: bool) -> Int[np.ndarray, " k"]:
+def _parked(mu: Tokens, δ: float) -> Int[np.ndarray, " k"]:
+    """Tokens that are farther than δ from all centres before them, in order."""
     θ = np.asarray(mu.directions, np.float64)
-    order = np.arange(mu.n) if mu.s is None else np.argsort(np.asarray(mu.s), kind="stable")
-    order = order[np.asarray(mu.w)[order] > 0]
+    order = _order(mu)
     centres: list[int] = []
-    places = np.empty_like(θ)  # those who keep others away: centres, or all that came before
-    count = 0
-    for j in order:
-        free = count == 0 or bool(np.all(_chords(places[:count], θ[j]) > 2 * np.sin(δ / 2)))
-        centres += [int(j)] if free else []
-        if free or strong:
-            places[count] = θ[j]
-            count += 1
+    for j in order[np.asarray(mu.w)[order] > 0]:
+        if np.all(_chords(θ[centres], θ[j]) > 2 * np.sin(δ / 2)):
+            centres.append(int(j))
     return np.array(centres)
+
+
+def _strong(mu: Tokens, δ: float, centres: np.ndarray) -> Int[np.ndarray, " k"]:
+    """Those farther than δ from all tokens before them: centres all, since all centres before them are among those."""
+    θ, weighs, place = np.asarray(mu.directions, np.float64), np.asarray(mu.w) > 0, np.argsort(_order(mu))
+    before = lambda j: θ[(place < place[j]) & weighs]
+    return np.array([j for j in centres if np.all(_chords(before(j), θ[j]) > 2 * np.sin(δ / 2))])
+
+
+def _order(mu: Tokens) -> Int[np.ndarray, " n"]:
+    return np.arange(mu.n) if mu.s is None else np.argsort(np.asarray(mu.s), kind="stable")
 
 
 def _chords(places: np.ndarray, point: np.ndarray) -> np.ndarray:

@@ -228,7 +228,7 @@ def _of_attention(
     field = lambda x: attention.field(mu.with_points(x), None, summation)
     forward = lambda v: jax.jvp(field, (mu.x,), (v,))[1]
     backward = lambda u: jax.vjp(field, mu.x)[1](u)[0]
-    healthy = attention.healthy(attention.remember(mu, None))
+    healthy = attention.healthy(attention.remember(mu, None, summation))
     return largest(*_normed(mu, weighted, forward, backward), mu.x, goal), jnp.asarray(healthy)
 
 

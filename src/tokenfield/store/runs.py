@@ -46,10 +46,9 @@ def table(
     along = (*leading, "time")
     states = {name: (*leading, "time" if observed is None else "last", *axes) for name, axes in kind.axes.items()}
     extra = {name: (*along, *(f"{name}_{k}" for k in range(count))) for name, count in (observed or {}).items()}
-    found = {"time": ("time",), **states, **extra}
-    if leading:
-        return {**found, "times": along, **{name: leading for name in NUMBERS}}
-    return {**found, "rescaled": along, **{f"merger_{name}": ("merger",) for name in MERGERS}}
+    merging = {"rescaled": along, **{f"merger_{name}": (*leading, "merger") for name in MERGERS}}
+    found = {"time": ("time",), **states, **extra, **merging}
+    return {**found, "times": along, **{name: leading for name in NUMBERS}} if leading else found
 
 
 def save(run: Trajectory, path: str | os.PathLike) -> None:

@@ -2,6 +2,7 @@
 
 from tokenfield.summation.base import AbstractSummation as AbstractSummation
 from tokenfield.summation.base import ExponentialSums as ExponentialSums
+from tokenfield.summation.base import Related as Related
 from tokenfield.summation.choose import Request as Request
 from tokenfield.summation.choose import choose as choose
 from tokenfield.summation.circle import Circle as Circle

@@ -37,6 +37,17 @@ class ExponentialSums(NamedTuple):
         return self.weighted / jnp.where(self.total > 0, self.total, 1.0)[:, None]
 
 
+class Related(NamedTuple):
+    """How queries and values come from the keys, for sums that can use it; none needs to.
+
+    - `turn`: M with q_i = M k_i for all i, a matrix or a number; None where queries are other points.
+    - `back`: M with v_j = M k_j for all j.
+    """
+
+    turn: Float[Array, "..."] | None
+    back: Float[Array, "..."]
+
+
 class AbstractSummation(eqx.Module):
     """How sums over tokens are computed. Kinds that differ from another in some sums only subclass `AbstractVariant`.
 
@@ -55,12 +66,30 @@ class AbstractSummation(eqx.Module):
 
     @property
     def halves(self) -> bool:
-        """Whether sums over earlier tokens may be made of sums of halves, each by this summation (`Halving`)."""
+        """Whether sums over earlier tokens, or windows of them, may be made of sums of parts by this one (`Halving`)."""
         return False
+
+    def tangential(self) -> "AbstractSummation":
+        """The same sums for those who read of a token's weighted values only what is tangent to the token, where queries are
+        multiples of the keys; else the same sums."""
+        return self
 
     def without_own_term(self) -> "AbstractSummation":
         """The same sums in which no token sees its own value, where they can be told apart; else the same sums."""
         return self
+
+    def with_own_term(self) -> "AbstractSummation":
+        """The same sums in which every token sees its own value."""
+        return self
+
+    def transposed(self) -> "AbstractSummation":
+        """The same sums where keys ask queries: `exponential(k, q, ...)`."""
+        return self
+
+    @property
+    def keepable(self) -> bool:
+        """Whether one device visits every pair, so that who asks many times may keep the kernel in memory instead."""
+        return False
 
     @abc.abstractmethod
     def exponential(
@@ -71,6 +100,7 @@ class AbstractSummation(eqx.Module):
         w: Float[Array, " n"],
         score: Any = inner,
         bias: Float[Array, " n"] | None = None,
+        related: Related | None = None,
     ) -> ExponentialSums:
         """Σ_j w_j e^{s_ij} and Σ_j w_j e^{s_ij} v_j for every query, s_ij = score(q_i, k_j) + bias_j.
 
@@ -80,6 +110,7 @@ class AbstractSummation(eqx.Module):
         - `v`: values, shape (n, p); `w`: weights, shape (n,).
         - `score`: how a block of queries meets a block of keys; inner products when left out.
         - `bias`: one number per key; none when left out.
+        - `related`: how queries and values come from the keys, where it is known.
 
         **Returns** both sums as `ExponentialSums`.
         """
@@ -158,8 +189,10 @@ class AbstractVariant(AbstractSummation):
     def other(self) -> AbstractSummation:
         """The summation that serves where nothing else is said."""
 
-    def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
-        return self.other.exponential(q, k, v, w, score, bias)
+    def exponential(
+        self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None, related: Related | None = None
+    ) -> ExponentialSums:
+        return self.other.exponential(q, k, v, w, score, bias, related)
 
     def elementwise(self, function: Any, q: Any, k: Any, v: Any, w: Any) -> Any:
         return self.other.elementwise(function, q, k, v, w)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from tokenfield.summation.base import AbstractSummation
 from tokenfield.summation.circle import Circle, reach
 from tokenfield.summation.dense import Dense
 from tokenfield.summation.euclidean import Euclidean, frequencies
-from tokenfield.summation.halving import rounds_for
+from tokenfield.summation.halving import BLOCK, LEAF, rounds_for
 from tokenfield.summation.spectral import AbstractSpectral
 from tokenfield.summation.sphere import Sphere
 
@@ -47,6 +48,7 @@ class Request:
     - `unit`: whether x are unit vectors and stay so.
     - `points`: tokens and query points as they are now; None if not known yet.
     - `halved`: whether sums are over earlier tokens, made of sums of halves.
+    - `seen`: how many tokens a token sees on average, where those have windows; None for all earlier ones.
     """
 
     n: int
@@ -58,6 +60,7 @@ class Request:
     unit: bool = False
     points: np.ndarray | None = None
     halved: bool = False
+    seen: float | None = None
 
 
 def choose(summation: Any = None, request: Request | None = None) -> AbstractSummation:
@@ -122,9 +125,9 @@ def _why_not(name: str, r: Request) -> str | None:
     couplings = _couplings(r)
     if not couplings:
         return "Q and K must be multiples of rotations"
-    if name == "sphere" and reach(max(couplings)) > MOST_DEGREES:
+    if name == "sphere" and _degree(r) > MOST_DEGREES:
         return f"β = {max(couplings):g} needs more than {MOST_DEGREES} degrees"
-    if _noise(reach(max(couplings)), r) > 0.1 * _uniform(max(couplings), d):
+    if _noise(_degree(r), r) > 0.1 * _uniform(max(couplings), d):
         return f"a tolerance of {r.tolerance:.0e} is below what its transforms reach"
     return None
 
@@ -150,11 +153,17 @@ def _couplings(r: Request) -> list[float]:
     return [] if any(None in pair for pair in found) else [q * k for q, k in found if q is not None and k is not None]
 
 
+def _degree(r: Request) -> int:
+    """The degree of the series on the circle or the sphere."""
+    return reach(max(_couplings(r)), r.d, AbstractSpectral.errors(0, float, r.tolerance)[0])
+
+
 def _stretch(matrix: np.ndarray) -> float | None:
-    """c with MᵀM = c² I."""
+    """c with MᵀM = c² I, M square."""
     square = matrix.T @ matrix
     c2 = square[0, 0]
-    return math.sqrt(c2) if np.allclose(square, c2 * np.eye(len(square)), rtol=0, atol=1e-12 * c2) else None
+    rotates = matrix.shape == square.shape and np.allclose(square, c2 * np.eye(len(square)), rtol=0, atol=1e-12 * c2)
+    return math.sqrt(c2) if rotates else None
 
 
 def _root(r: Request) -> np.ndarray | None:
@@ -186,7 +195,7 @@ def _placed(root: np.ndarray, r: Request) -> np.ndarray:
 def _noise(modes: float, r: Request) -> float:
     """The least share of all mass that a row's total must have to be summed fast."""
     wide = jnp.result_type(float)
-    _, δ = AbstractSpectral.errors(modes, wide)
+    _, δ = AbstractSpectral.errors(modes, wide, r.tolerance)
     return 2 * δ / r.tolerance
 
 
@@ -208,7 +217,7 @@ def _cost(name: str, r: Request) -> float:
     if name == "circle":
         return 2.4 + 1.1e-4 * both
     if name == "sphere":
-        return 3.9 + 3.3e-4 * both + 9.1e-6 * reach(max(_couplings(r))) ** 3
+        return 3.9 + 3.3e-4 * both + 9.1e-6 * _degree(r) ** 3
     root = _root(r)
     assert root is not None
     coefficients = (2 * frequencies(_extent(root, r)) + 1) ** r.d
@@ -218,8 +227,21 @@ def _cost(name: str, r: Request) -> float:
 def _halved_cost(name: str, r: Request) -> float:
     """Sums over earlier tokens: half of all pairs, or blocks of them and the sums between halves."""
     of = lambda name, n: _cost(name, dataclasses.replace(r, n=n, queries=n, halved=False))
+    if r.seen is not None:
+        return _windowed_cost(name, r.n, r.seen, of)
     if name == "dense":
         return of("dense", r.n) / 2
     rounds = rounds_for(r.n)
     between = sum(2**level * of(name, r.n >> (level + 1)) for level in range(rounds))
     return between + 2**rounds * of("dense", r.n >> rounds) / 2
+
+
+def _windowed_cost(name: str, n: int, seen: float, of: Callable[[str, int], float]) -> float:
+    """Sums over windows: all pairs that are seen and a block more; or the blocks that are seen in part, two and the own one,
+    and, of every size below the window, one and a half that are seen whole."""
+    if name == "dense":
+        return of("dense", n) * min(1.0, (seen + 512) / n)
+    rounds = rounds_for(n, LEAF)
+    sizes = [n >> level for level in range(1, rounds + 1) if n >> level < seen]
+    whole = sum(1.5 * n / size * of("dense" if size < BLOCK else name, size) for size in sizes)
+    return whole + 3 * 2**rounds * of("dense", n >> rounds)

@@ -1,14 +1,19 @@
 """Exponential sums over tokens on the circle, by a pair of non-uniform FFTs."""
 
+import copy
+import functools
 import math
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from tokenfield._norms import sizes
+from tokenfield.summation.base import Related
 from tokenfield.summation.spectral import AbstractSpectral, Split, coarse
-from tokenfield.summation.transforms import to_modes, to_points
+from tokenfield.summation.transforms import arctan2, to_modes, to_points
 
 
 class Circle(AbstractSpectral):
@@ -18,12 +23,15 @@ class Circle(AbstractSpectral):
     Non-uniform FFTs take tokens to coefficients, these are multiplied by $e^{-β} I_k(β)$, and taken back to the queries. There
     are about $\sqrt{2β \log 1/ε}$ modes, and the time is O(n + modes). Queries must share one length and keys another.
 
+    Where values are the tokens themselves, $\sum_j w_j e^{iφ_j} e^{-ikφ_j}$ is the coefficient of the weights at k - 1: weights
+    alone are transformed. Where only tangents are read, total and tangent are real and imaginary part of one series with factors
+    $e^{-β}(I_k - \tfrac12(I_{k-1} - I_{k+1})) = e^{-β} I_k (1 - k/β)$: one transform each way.
+
     **Arguments**
 
-    - `beta`: the largest product of the two lengths.
+    - `beta`: the largest product of the two lengths. Where β is traced, it is a bound: beyond it sums are dense.
     - `tolerance`: how large a row's error may be, relative to its own total.
 
-    >>> import numpy as np
     >>> θ = np.linspace(0, 6, 1000)
     >>> x = jnp.asarray(np.stack([np.cos(θ), np.sin(θ)], axis=1))
     >>> sums = Circle(beta=9.0).exponential(9.0 * x, x, x, jnp.full(1000, 1e-3))
@@ -33,41 +41,108 @@ class Circle(AbstractSpectral):
 
     frequencies: int = eqx.field(static=True)
     tolerance: float = eqx.field(static=True)
+    tangents: bool = eqx.field(static=True)
 
-    def __init__(self, beta: float, tolerance: float = 1e-9):
-        self.frequencies, self.tolerance = coarse(reach(beta)), tolerance
+    def __init__(self, beta: float, tolerance: float = 1e-9, tangents: bool = False):
+        self.frequencies = coarse(1 + reach(beta, 2, self.errors(0, float, tolerance)[0]))
+        self.tolerance, self.tangents = tolerance, tangents
 
     @property
     def modes(self) -> int:
         return self.frequencies
 
+    def tangential(self) -> "Circle":
+        sums = copy.copy(self)
+        object.__setattr__(sums, "tangents", True)
+        return sums
+
     def split(self, q: Float[Array, "m 2"], k: Float[Array, "n 2"]) -> Split:
-        return on_sphere(q, k)
+        return on_sphere(q, k, bound(self.modes - 1, 2, self.errors(0, float, self.tolerance)[0]))
 
     def convolve(
         self, x: Float[Array, "m 2"], y: Float[Array, "n 2"], charges: Complex[Array, "b n"], precision: float
     ) -> Complex[Array, "b m"]:
         c = to_modes(2 * self.modes + 1, charges, [angle(y)], precision)
-        return to_points(c * self._kernel(coupling(x, y)), [angle(x)], precision)
+        return to_points(c * self._kernel(coupling(x, y))[1:-1], [angle(x)], precision)
+
+    def own(
+        self,
+        x: Float[Array, "m 2"],
+        y: Float[Array, "n 2"],
+        mass: Float[Array, " n"],
+        precision: float,
+        related: Related,
+    ) -> tuple[Float[Array, " m"], Float[Array, "m p"]]:
+        β, r, φ = coupling(x, y), sizes(y[0]), angle(y)
+        if related.turn is None:
+            θ = angle(x)
+        elif related.turn.ndim == 0:
+            θ, β = φ, β * jnp.where(related.turn < 0, -1.0, 1.0)
+        else:
+            θ = turned(φ, related.turn)
+        c = to_modes(2 * self.modes + 3, mass[None].astype(complex_like(mass)), [φ], precision)[0]
+        κ = self._kernel(β)
+        if self.tangents and related.turn is not None and related.turn.ndim == 0:
+            both = to_points((c[1:-1] * (κ[1:-1] - 0.5 * (κ[:-2] - κ[2:])))[None], [θ], precision)[0]
+            across = jnp.stack([-y[:, 1], y[:, 0]], axis=1)  # of length r
+            return jnp.real(both), related.back * jnp.imag(both)[:, None] * across
+        total, sums = to_points(jnp.stack([c[1:-1], c[:-2]]) * κ[1:-1], [θ], precision)
+        keys = r * jnp.stack([jnp.real(sums), jnp.imag(sums)], axis=1)
+        return jnp.real(total), keys * related.back if related.back.ndim == 0 else keys @ related.back.T
 
     def _kernel(self, β: Float[Array, ""]) -> Float[Array, " k"]:
-        """e^{-β} I_k(β) for k = -M..M, from samples of the kernel: to rounding, which is all that an absolute error needs."""
-        samples = 2 * self.modes + 2
-        kernel = jnp.exp(β * (jnp.cos(2 * math.pi * jnp.arange(samples) / samples) - 1))
-        half = jnp.real(jnp.fft.rfft(kernel))[: self.modes + 1] / samples
+        """e^{-|β|} I_k(β) for k = -M-1..M+1, from samples of the kernel: to rounding, which is all that an absolute error needs."""
+        samples = 2 * self.modes + 4
+        kernel = jnp.exp(β * jnp.cos(2 * math.pi * jnp.arange(samples) / samples) - jnp.abs(β))
+        half = jnp.real(jnp.fft.rfft(kernel))[: self.modes + 2] / samples
         return jnp.concatenate([half[:0:-1], half])
 
 
-def reach(beta: float, precision: float = 1e-15) -> float:
-    """Modes up to which e^{-β} I_k(β) exceeds the precision: a Gaussian of variance β, with tails at small β."""
-    log = math.log(1 / precision)
-    return math.sqrt(2 * beta * log) + 0.5 * log**0.9
+@functools.lru_cache(maxsize=4096)
+def reach(beta: float, d: int, precision: float) -> int:
+    r"""The degree beyond which $e^{-β} e^{β⟨x,y⟩} = \sum_l \dim_l\,e^{-β}c_l\,Z_l(⟨x,y⟩)$, |Z_l| ≤ 1, on S^{d-1}, d = 2 or 3, adds
+    up to less than a tenth of the precision at any point; the c_l are those of `harmonics.kernel_eigenvalues`.
+
+    >>> reach(9.0, 2, 1e-14), reach(9.0, 3, 1e-14)
+    (28, 29)
+    """
+    beta = abs(float(beta))
+    if not beta < FAR:
+        return math.ceil(math.sqrt(2 * beta * math.log(10 / precision)) + 20) if math.isfinite(beta) else 2**62
+    top = math.ceil(1.1 * math.sqrt(2 * beta * math.log(10 / precision)) + 30)
+    ratios, ratio = np.empty(top), 0.0
+    for l in range(top - 1, -1, -1):  # I_{ν+1}/I_ν by Gauss's continued fraction, ν = l + d/2 - 1
+        ratios[l] = ratio = beta / (2 * l + d + beta * ratio)
+    count = np.where(np.arange(top + 1) == 0, 1, 2) if d == 2 else 2 * np.arange(top + 1) + 1
+    terms = count * np.concatenate([[1.0], np.cumprod(ratios)])
+    tails = np.cumsum((terms / terms.sum())[::-1])[::-1]  # all terms together are 1, the kernel at x = y
+    return int(np.argmax(tails < 0.1 * precision)) - 1
 
 
-def on_sphere(q: Float[Array, "m k"], k: Float[Array, "n k"]) -> Split:
+FAR = 1e7
+"""β from which on the number of modes comes from that of a Gaussian."""
+
+
+@functools.lru_cache(maxsize=4096)
+def bound(degree: int, d: int, precision: float) -> float:
+    """The largest β, to one part in a million, whose kernel needs no more than this degree.
+
+    >>> 9.0 < bound(reach(9.0, 2, 1e-14), 2, 1e-14) < 10.0
+    True
+    """
+    low, high = 0.0, 1.0
+    while reach(high, d, precision) <= degree:
+        low, high = high, 2 * high
+    while high - low > 1e-6 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if reach(middle, d, precision) <= degree else (low, middle)
+    return low
+
+
+def on_sphere(q: Float[Array, "m k"], k: Float[Array, "n k"], largest: float) -> Split:
     """<q, k> = β + log e^{β(cos - 1)}: the kernel never exceeds 1."""
-    shift = jnp.broadcast_to(coupling(q, k), len(q))
-    return Split(q, k, shift, jnp.zeros(len(k), k.dtype), jnp.asarray(True))
+    β = coupling(q, k)
+    return Split(q, k, jnp.broadcast_to(β, len(q)), None, β <= largest * (1 + 1e-6))
 
 
 def coupling(q: Float[Array, "m k"], k: Float[Array, "n k"]) -> Float[Array, ""]:
@@ -77,5 +152,14 @@ def coupling(q: Float[Array, "m k"], k: Float[Array, "n k"]) -> Float[Array, ""]
 
 def angle(x: Float[Array, "n 2"]) -> Float[Array, " n"]:
     """The angle of every row; 0 (and no gradient) where a row is 0, as queries are at β = 0."""
-    zero = jnp.all(x == 0, axis=1)
-    return jnp.arctan2(x[:, 1], jnp.where(zero, 1.0, x[:, 0]))
+    return arctan2(x[:, 1], x[:, 0])
+
+
+def turned(θ: Float[Array, " n"], M: Float[Array, "2 2"]) -> Float[Array, " n"]:
+    """The angles of M x, in [-π, π], for x at angles θ and M a multiple of a rotation or a reflection."""
+    after = arctan2(M[1, 0], M[0, 0]) + jnp.where(M[0, 0] * M[1, 1] < M[0, 1] * M[1, 0], -θ, θ)
+    return after - 2 * math.pi * jnp.round(after / (2 * math.pi))
+
+
+def complex_like(x: Array) -> Any:
+    return jnp.result_type(x.dtype, jnp.complex64)

@@ -10,10 +10,16 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from tokenfield.errors import InputError
-from tokenfield.summation.base import AbstractSummation, ExponentialSums, inner
+from tokenfield.summation.base import AbstractSummation, ExponentialSums, Related, inner
 
 TIE = 1e-12
 """Scores closer than this, relative to the largest, are a tie of hardmax."""
+
+ENTRIES = 2**20
+"""Scores that hardmax looks at in one block, as long as it has 16 to 512 rows."""
+
+WIDE = 512
+"""Coordinates from which blocks of 1024 queries are summed as fast as any, and smaller ones a twentieth slower."""
 
 NARROW = 8
 """Below so many columns of values, a column of ones beside them sums the kernel in the same product: at d = 3 this saves a
@@ -27,7 +33,7 @@ class Dense(AbstractSummation):
     **Arguments**
 
     - `queries`, `keys`: the sizes of blocks. Those when left out were measured on two cores: 512 queries against 2048 keys keep
-      a block in cache.
+      a block in cache; from 512 coordinates on, where products of matrices are all that counts, 1024 queries.
     - `query_positions` σ, `key_positions` τ, `window`: where given, a pair is seen only where σ - window ≤ τ ≤ σ, and blocks
       in which no pair is seen are passed over.
     - `apart`: whether queries are the keys and no token sees its own value (it still counts in the total): for those who need
@@ -38,7 +44,7 @@ class Dense(AbstractSummation):
     [[0.5, 0.5], [0.5, 0.5]]
     """
 
-    queries: int = eqx.field(static=True, default=512)
+    queries: int | None = eqx.field(static=True, default=None)
     keys: int = eqx.field(static=True, default=2048)
     query_positions: Float[Array, " m"] | None = None
     key_positions: Float[Array, " n"] | None = None
@@ -52,6 +58,13 @@ class Dense(AbstractSummation):
     def without_own_term(self) -> "Dense":
         return dataclasses.replace(self, apart=True)
 
+    def with_own_term(self) -> "Dense":
+        return dataclasses.replace(self, apart=False)
+
+    @property
+    def keepable(self) -> bool:
+        return self.query_positions is None
+
     def exponential(
         self,
         q: Float[Array, "m k"],
@@ -60,6 +73,7 @@ class Dense(AbstractSummation):
         w: Float[Array, " n"],
         score: Any = inner,
         bias: Float[Array, " n"] | None = None,
+        related: Related | None = None,
     ) -> ExponentialSums:
         if bias is not None:  # as one more coordinate, in which every query is 1
             q, k = jnp.column_stack([q, jnp.ones(len(q), q.dtype)]), jnp.column_stack([k, bias])
@@ -119,27 +133,36 @@ class Dense(AbstractSummation):
     ) -> Float[Array, "m p"]:
         if self.query_positions is not None:
             raise InputError("Hardmax sums know no positions.")
-        index, keys = jnp.arange(len(q)), jnp.arange(len(k))
+        keys = jnp.arange(len(k))
 
         def rows(block):
-            q, i = block[:, :-1], block[:, -1]
+            q, i = block
             scores = q @ k.T
             if alone:
                 scores = jnp.where(keys == i[:, None], -jnp.inf, scores)
             top = scores.max(axis=1, keepdims=True)
-            share = jnp.where(scores >= top - TIE * jnp.maximum(1.0, jnp.abs(top)), w, 0.0)
-            return share @ v / share.sum(axis=1, keepdims=True)
+            tied = scores >= top - TIE * jnp.maximum(1.0, jnp.abs(top))
+            # One pass counts the ties and adds up their numbers; that of a row without ties is the number of its largest score.
+            number = jnp.minimum(jnp.sum(jnp.where(tied, keys, 0), axis=1), len(k) - 1)
 
-        blocks = _split(jnp.column_stack([q, index.astype(q.dtype)]), 64, _repeat_first)
+            def shared():
+                share = jnp.where(tied, w, 0.0)
+                return share @ v / share.sum(axis=1, keepdims=True)
+
+            return lax.cond(jnp.all(jnp.sum(tied, axis=1) == 1), lambda: v[number], shared)
+
+        size = max(16, min(512, ENTRIES // len(k)))
+        blocks = _split(q, size, _repeat_first), _split(jnp.arange(len(q))[:, None], size, _repeat_first)[..., 0]
         return _map(rows, blocks).reshape(-1, v.shape[1])[: len(q)]
 
     def _blocks(self, pairs, join, nothing, q, k, values):
         """Sum over blocks of keys, for blocks of queries. Positions travel with the rows; blocks without a pair are skipped."""
         masked = self.query_positions is not None
+        rows = self.queries or (512 if masked or q.shape[1] < WIDE else 1024)
         number = lambda rows: jnp.arange(len(rows), dtype=q.dtype) if self.apart else jnp.zeros(len(rows), q.dtype)
         σ = number(q) if self.query_positions is None else self.query_positions
         τ = number(k) if self.key_positions is None else self.key_positions
-        size = min(self.queries, self.keys) if masked else self.keys
+        size = min(rows, self.keys) if masked else self.keys
         # Padding repeats a key, so that no maximum changes, and gives it no weight, so that no sum does.
         parts = (
             _split(k, size, _repeat_first),
@@ -165,8 +188,8 @@ class Dense(AbstractSummation):
                 sums, _ = lax.scan(lambda sums, part: (join(sums, against(q, σ, part)), None), sums, rest)
             return sums
 
-        blocks = _split(q, self.queries, _repeat_first), _split(σ[:, None], self.queries, _repeat_first)[..., 0]
-        found = _map(one_block_of_queries, blocks)
+        blocks = _split(q, rows, _repeat_first), _split(σ[:, None], rows, _repeat_first)[..., 0]
+        found = _map(one_block_of_queries, blocks, few=2 if q.shape[1] >= WIDE else 1)
         return jax.tree.map(lambda part: part.reshape(part.shape[0] * part.shape[1], *part.shape[2:])[: len(q)], found)
 
     def _seen(self, σ, τ):
@@ -238,11 +261,13 @@ def join(one: ExponentialSums, other: ExponentialSums) -> ExponentialSums:
     )
 
 
-def _map(function, blocks):
-    """`function` of every block; a single block keeps its leading axis, so that results look alike."""
-    if len(jax.tree.leaves(blocks)[0]) == 1:
-        return jax.tree.map(lambda part: part[None], function(jax.tree.map(lambda part: part[0], blocks)))
-    return lax.map(function, blocks)
+def _map(function, blocks, few=1):
+    """`function` of every block. A few blocks are written out instead of looped over, which saves copies of rows in and out."""
+    count = len(jax.tree.leaves(blocks)[0])
+    if count > few:
+        return lax.map(function, blocks)
+    found = [function(jax.tree.map(lambda part, i=i: part[i], blocks)) for i in range(count)]
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *found)
 
 
 def _split(rows: Array, size: int, fill) -> Array:

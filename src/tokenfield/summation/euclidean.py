@@ -55,6 +55,10 @@ class Euclidean(AbstractSpectral):
     def modes(self) -> int:
         return self.frequencies
 
+    def transposed(self) -> "Euclidean":
+        """Queries y and keys R²x are those of the root R⁻¹: both are read at Rx and Ry again."""
+        return eqx.tree_at(lambda sums: (sums.root, sums.inverse), self, (self.inverse, self.root))
+
     def split(self, q: Float[Array, "m d"], k: Float[Array, "n d"]) -> Split:
         x, y = q @ self.inverse.astype(q.dtype).T, k @ self.root.astype(k.dtype).T
         outer = [0.5 * jnp.sum(points**2, axis=1) for points in (x, y)]

@@ -51,7 +51,9 @@ class Sharded(AbstractVariant):
     def other(self) -> Dense:
         return self.dense
 
-    def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
+    def exponential(
+        self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None, related: Any = None
+    ) -> ExponentialSums:
         return self._deal(lambda dense, q, k, v, w, bias: dense.exponential(q, k, v, w, score, bias), q, k, v, w, bias)
 
     def elementwise(self, function: Any, q: Any, k: Any, v: Any, w: Any) -> Any:

@@ -19,23 +19,29 @@ from jax import lax
 from jaxtyping import Array, Bool, Complex, Float
 
 from tokenfield._compile import compiled
-from tokenfield.summation.base import AbstractVariant, ExponentialSums, inner
+from tokenfield.summation.base import AbstractVariant, ExponentialSums, Related, inner
 from tokenfield.summation.dense import Dense
 
 PRECISION = 1e-14
-"""What is asked of the non-uniform FFTs in float64; they cost half as much again as at 1e-9."""
+"""The most that is asked of the non-uniform FFTs in float64; they cost half as much again as at 1e-9."""
+
+SHARE = 1e-5
+"""Rows that see this share of all mass are to be summed fast: what is asked of transforms is this times the tolerance."""
+
+SINGLE = 2e-2
+"""Transforms are in float32 where rows with more than this share of all mass are then accurate enough."""
 
 ROWS = 64
 """The fewest rows that are summed again; then 32 times as many, and so on. Each count is a program of its own."""
 
 
 class Split(NamedTuple):
-    """<q_i, k_j> = shift_i + outer_j + log kernel(x_i, y_j), where `reaches`."""
+    """<q_i, k_j> = shift_i + outer_j + log kernel(x_i, y_j), where `reaches`; outer None for zeros."""
 
     x: Float[Array, "m k"]
     y: Float[Array, "n k"]
     shift: Float[Array, " m"]
-    outer: Float[Array, " n"]
+    outer: Float[Array, " n"] | None
     reaches: Bool[Array, ""]
 
 
@@ -69,19 +75,26 @@ class AbstractSpectral(AbstractVariant):
     def halves(self) -> bool:
         return True
 
+    def dtype(self, given: Any) -> Any:
+        """The precision of the transforms: float64 where there is one, unless float32 errs little beside the tolerance."""
+        _, δ = self.errors(self.modes, given, self.tolerance)
+        return given if 2 * δ < SINGLE * self.tolerance else jnp.result_type(float)
+
     @property
     def other(self) -> Dense:
         return Dense()
 
-    def exponential(self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None) -> ExponentialSums:
+    def exponential(
+        self, q: Any, k: Any, v: Any, w: Any, score: Any = inner, bias: Any = None, related: Related | None = None
+    ) -> ExponentialSums:
         if score is not inner:
             return self.other.exponential(q, k, v, w, score, bias)
-        return _exponential(self, q, k, v, w, bias)
+        return _exponential(self, q, k, v, w, bias, related)
 
-    def _guarded(self, q: Any, k: Any, v: Any, w: Any, bias: Any) -> ExponentialSums:
+    def guarded(self, q: Any, k: Any, v: Any, w: Any, bias: Any, related: Related | None) -> ExponentialSums:
         """Rows whose total is too small for its error are summed again; all of them where the series does not reach."""
-        precision, δ = self.errors(self.modes, q.dtype)
-        sums, mass, reaches = self.fast(q, k, v, w, bias, precision)
+        precision, δ = self.errors(self.modes, q.dtype, self.tolerance)
+        sums, mass, reaches = self.fast(q, k, v, w, bias, precision, related)
         low = ~(sums.total > 2 * δ / self.tolerance * mass)
 
         def dense(rows: Any) -> ExponentialSums:
@@ -91,30 +104,52 @@ class AbstractSpectral(AbstractVariant):
 
         return resummed(sums, low, ~reaches, dense)
 
-    def fast(self, q: Any, k: Any, v: Any, w: Any, bias: Any, precision: float) -> tuple[ExponentialSums, Any, Any]:
-        """The sums without the guard, and the mass to which their error is relative."""
+    def fast(
+        self, q: Any, k: Any, v: Any, w: Any, bias: Any, precision: float, related: Related | None = None
+    ) -> tuple[ExponentialSums, Any, Any]:
+        """The sums without the guard, the mass to which their error is relative, and whether the series reaches."""
         x, y, shift, outer, reaches = self.split(q, k)
-        bias = outer if bias is None else outer + bias
-        highest = lax.stop_gradient(jnp.max(bias))
-        mass = w * jnp.exp(bias - highest)
-        charges = mass[:, None] * jnp.column_stack([v, jnp.ones_like(mass)])
-        found = unpaired(self.convolve(x, y, paired(charges), precision), charges.shape[1])
-        return ExponentialSums(shift + highest, found[:, -1], found[:, :-1]), jnp.sum(mass), reaches
+        mass, highest = w, jnp.zeros((), w.dtype)
+        if bias is not None or outer is not None:
+            exponent = sum(part for part in (outer, bias) if part is not None)
+            highest = lax.stop_gradient(jnp.max(exponent))
+            mass = w * jnp.exp(exponent - highest)
+        own = None if related is None else self.own(x, y, mass, precision, related)
+        if own is None:
+            charges = mass[:, None] * jnp.column_stack([v, jnp.ones_like(mass)])
+            found = unpaired(self.convolve(x, y, paired(charges), precision), charges.shape[1])
+            own = found[:, -1], found[:, :-1]
+        return ExponentialSums(shift + highest, *own), jnp.sum(mass), reaches
+
+    def own(
+        self,
+        x: Float[Array, "m k"],
+        y: Float[Array, "n k"],
+        mass: Float[Array, " n"],
+        precision: float,
+        related: Related,
+    ) -> tuple[Float[Array, " m"], Float[Array, "m p"]] | None:
+        """Total and weighted values where values are the keys under a matrix, by fewer transforms; None where the kind has no
+        such way."""
+        return None
 
     @staticmethod
-    def errors(modes: float, dtype: Any) -> tuple[float, float]:
-        """What is asked of the transforms, and δ: what the sums of unit mass then get wrong, truncation and rounding."""
+    def errors(modes: float, dtype: Any, tolerance: float = 0.0) -> tuple[float, float]:
+        """What is asked of the transforms for sums to a tolerance, and δ: what the sums of unit mass then get wrong,
+        truncation and rounding."""
         eps = float(jnp.finfo(dtype).eps)
-        precision = max(PRECISION, 10 * eps)
+        precision = max(PRECISION, 10 * eps, SHARE * tolerance)
         return precision, precision + eps * modes
 
 
 @compiled
-def _exponential(sums: AbstractSpectral, q: Any, k: Any, v: Any, w: Any, bias: Any) -> ExponentialSums:
-    """In float64 wherever there is one: float32 leaves no room."""
-    wide = jnp.result_type(float)
-    parts = [None if part is None else part.astype(wide) for part in (q, k, v, w, bias)]
-    return jax.tree.map(lambda part: part.astype(q.dtype), sums._guarded(*parts))
+def _exponential(
+    sums: AbstractSpectral, q: Any, k: Any, v: Any, w: Any, bias: Any, related: Related | None
+) -> ExponentialSums:
+    """In float64 wherever there is one, unless float32 leaves room."""
+    wide = sums.dtype(q.dtype)
+    parts = jax.tree.map(lambda part: part.astype(wide), (q, k, v, w, bias, related))
+    return jax.tree.map(lambda part: part.astype(q.dtype), sums.guarded(*parts))
 
 
 def _counts(m: int) -> list[int]:

@@ -249,7 +249,12 @@ class Transformer(eqx.Module):
             )
         make_room()
         many = np.atleast_2d(numbers)
-        w = np.ones(many.shape, self.dtype) if weights is None else np.atleast_2d(np.asarray(weights, self.dtype))
+        w = np.ones(many.shape) if weights is None else np.atleast_2d(check.real_array("weights", weights))
+        if w.shape != many.shape:
+            raise InputError(
+                f"Argument `weights` must have the shape of the numbers, {numbers.shape}, but has {w.shape}."
+            )
+        w = np.asarray(w, self.dtype)
         σ = _places(many[0], self.dtype)
         x = _embed(self.embedding, many, σ)
         for block in self.blocks:

@@ -8,9 +8,9 @@ from tokenfield.evolution.task import Task
 
 
 def driver_for(task: Task) -> Callable[[Task], Outcome]:
-    """Many runs side by side, one that is traced, one whose tokens merge, or simply one."""
+    """Runs whose tokens merge, many runs side by side, one that is traced, or simply one."""
+    if task.radius is not None:
+        return merging.run
     if task.ensemble is not None:
         return many.run
-    if task.traced:
-        return traced.run
-    return single.run if task.radius is None else merging.run
+    return traced.run if task.traced else single.run

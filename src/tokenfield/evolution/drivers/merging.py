@@ -12,30 +12,43 @@ against the distance to their nearest neighbour, not only against their length.
 Two more things are needed to go that far. A token's own term in its sum is radial and moves nobody, but its rounding, 1e-16,
 would: it is left out ("apart"). And a time of 10²⁰ cannot be advanced by 1: where the flow does not depend on time, a phase
 between two mergers counts from its own beginning.
+
+Under a causal mask tokens that have met stay together where they are neighbours in position and attention is a plain sum: the later
+one sees one term more, its own, k(x, x) V x, which is radial. Everybody before them sees neither, everybody after them both. The
+first, which does not see the others, leads: they come to it, and there the group is.
+
+Many tokens are merged in bulk, some steps after they have met. Each has the date of its own, by the steps in between.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import diffrax as dfx
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array
 
 from tokenfield import _checks as check
 from tokenfield._compile import compiled
 from tokenfield._interrupt import ctrl_c
-from tokenfield._norms import sizes, unit
-from tokenfield._types import Memory, Rows, Time
+from tokenfield.attention.wrappers import positions
 from tokenfield.errors import InputError
 from tokenfield.evolution.clocks import Clock
+from tokenfield.evolution.drivers.groups import (
+    MOST,
+    Ledger,
+    Met,
+    companies,
+    dated,
+    first_neighbours,
+    joined,
+    leaders_of,
+)
+from tokenfield.evolution.drivers.meeting import Merging
 from tokenfield.evolution.drivers.single import Company, Walked, walk
-from tokenfield.evolution.motions.base import AbstractModified, AbstractMotion, Method, Pacing, State
+from tokenfield.evolution.motions.base import State
 from tokenfield.evolution.motions.particles import Particles
 from tokenfield.evolution.observables import along
 from tokenfield.evolution.outcome import Outcome
@@ -56,159 +69,65 @@ SMALLEST = 32
 
 
 def run(task: Task) -> Outcome:
-    """Phase after phase between mergers, until the end or whatever ends the run."""
-    refuse_flow(task.flow)
-    return Phases(task).run()
+    """Phase after phase between mergers, until the end or whatever ends the run; of an ensemble, one member after another, since
+    no two have the same phases. Members share their programs."""
+    refuse_flow(task.model)
+    with ctrl_c() as interrupted, Progress(task.progress, "evolving") as bar:
+        if task.ensemble is None:
+            return Phases(task, interrupted, bar.update).run()
+        members, total = [], len(task.ensemble)
+        for k in range(total):
+            flow, start = task.ensemble.member(task.flow, task.start, k)
+            one = dataclasses.replace(task, flow=flow, start=start, ensemble=None)
+            report = lambda share, text, k=k: bar.update((k + share) / total, f"member {k + 1} of {total}: {text}")
+            members.append(Phases(one, interrupted, report).run())
+    return _side_by_side(task, members)
 
 
-class Merging(AbstractModified):
-    """The particle equation of weighted tokens, some of which are only padding, watched for tokens that meet."""
+def _side_by_side(task: Task, members: list[Outcome]) -> Outcome:
+    """What came of all members, in the shape of the batch. One that ended early holds its last state."""
+    e, count = task.ensemble, len(task.saves)
+    assert e is not None
 
-    inner: Particles  # pyright: ignore[reportIncompatibleVariableOverride]
-    live: Bool[Array, " n"]
-    radius: Float[Array, ""]
-    patience: Int[Array, ""]
-    """How many tokens must have met before it is worth to merge them: of few tokens, the first two."""
+    def held(values: Any) -> np.ndarray:
+        array = np.asarray(values)[:count]
+        return np.concatenate([array, np.repeat(array[-1:], count - len(array), axis=0)])
 
-    def rate(self, t: Time, y: Rows, memory: Memory) -> Any:
-        return jnp.where(self.live[:, None], self.inner.rate(t, y, memory), 0.0)
+    stack = lambda trees: e.in_batch(jax.tree.map(lambda *leaves: np.stack(leaves), *trees))
+    column = lambda name: stack([getattr(one, name) for one in members])
+    along_time = lambda name: stack([jax.tree.map(held, getattr(one, name)) for one in members])
+    real = lambda tree: jax.tree.map(lambda leaf: leaf.astype(task.start.dtype), tree)
+    observed = members[0].observed is not None
+    return Outcome(
+        times=real(along_time("times")),
+        states=column("states") if observed else along_time("states"),
+        observed=along_time("observed") if observed else None,
+        reached=real(column("reached")),
+        **{name: column(name) for name in ("code", "steps", "accepted")},
+        summation=" and ".join(sorted({one.summation for one in members})),
+        mergers=Mergers.stacked([one.mergers for one in members if one.mergers is not None], e.batch),
+        rescaled=None if any(one.rescaled is None for one in members) else real(along_time("rescaled")),
+    )
 
-    def measure(self, y: State) -> Tokens:
-        return self.inner.measure(jnp.where(self.live[:, None], y, y[0]))
+
+class Living(NamedTuple):
+    """The tokens that are left: places, weights and, where only neighbours may become one, positions."""
+
+    x: np.ndarray
+    w: np.ndarray
+    s: np.ndarray | None
 
     @property
-    def may_stop(self) -> str | None:
-        return "inside" if len(self.live) <= PAIRWISE else "after"
-
-    def method(self, solver: str | dfx.AbstractSolver, rtol: Array, atol: Array, pacing: Pacing) -> Method:
-        """Errors small against distances, down to the radius: below it there is nothing to tell apart."""
-        named, control = self.inner.method(solver, rtol, atol, pacing)
-        if len(self.live) > PAIRWISE:
-            return named, control
-        least = jnp.maximum(jnp.minimum(atol, 0.01 * rtol * self.radius), 50 * jnp.finfo(atol.dtype).eps)
-        inside = lambda c: c.controller if isinstance(c, dfx.ClipStepSizeController) else c
-        finer = dataclasses.replace(inside(control), atol=least, size=Apart(self.live))
-        return named, eqx.tree_at(inside, control, finer) if inside(control) is not control else finer
-
-    def stop(self, t: Array, y: State) -> Int[Array, ""]:
-        """MEETING where tokens have met that are to become one."""
-        x, none = self._places(y), jnp.asarray(0)
-        if len(x) > PAIRWISE:
-            met = jnp.sum(_in_one_cell(x, self.live, self.radius) < self.radius)
-        else:
-            near = jnp.any(_closest(x, self.live) < self.radius)
-            met = lax.cond(near, lambda: jnp.sum(self._approached(t, y) < self.radius), lambda: none)
-        return jnp.where(met >= self.patience, Status.MEETING, Status.RUNNING)
-
-    def _places(self, y: State) -> Float[Array, "n d"]:
-        return unit(y) if self.flow.normalization.confines else y
-
-    def _approached(self, t: Array, y: State) -> Float[Array, " n"]:
-        """The distance of every live token to the nearest other that comes no farther."""
-        x, v, index = self._places(y), self.rate(t, y, None), jnp.arange(len(y))
-
-        def row(i):
-            Δ, approaches = x[i] - x, jnp.sum((x[i] - x) * (v[i] - v), axis=1) <= 0
-            gap = jnp.where(self.live & (index != i) & approaches, jnp.linalg.norm(Δ, axis=1), jnp.inf)
-            return jnp.where(self.live[i], jnp.min(gap), jnp.inf)
-
-        return lax.map(row, index)
-
-
-class Apart(eqx.Module):
-    """The size against which the error of a token is small: its length, or its distance to the nearest other token."""
-
-    live: Bool[Array, " n"]
-
-    def __call__(self, y: Rows) -> Any:
-        return jnp.minimum(sizes(y), _closest(y, self.live))
-
-
-def _closest(x: Rows, live: Bool[Array, " n"]) -> Float[Array, " n"]:
-    """The distance of every live token to the nearest other."""
-    x = x - x[0]  # distances do not notice, round-off does: groups that are about to merge are where it matters
-    squares, index = jnp.sum(x**2, axis=1), jnp.arange(len(x))
-
-    def row(i):
-        gap = jnp.where(live & (index != i), squares[i] + squares - 2 * (x @ x[i]), jnp.inf)
-        j = jnp.argmin(gap)
-        return jnp.where(live[i] & jnp.isfinite(gap[j]), jnp.linalg.norm(x[i] - x[j]), jnp.inf)
-
-    return jax.lax.map(row, index, batch_size=256)
-
-
-def _in_one_cell(x: Float[Array, "n d"], live: Bool[Array, " n"], radius: Array) -> Float[Array, " n"]:
-    """The distance of live tokens to one other in the same cell, of side 2ε; infinite where a token is alone in its cell."""
-    cell = jnp.floor(x / (2 * radius)).astype(jnp.int32)
-    mixed = jnp.sum(cell.astype(jnp.uint32) * jnp.asarray(_ODD[: x.shape[1]]), axis=1, dtype=jnp.uint32)
-    order = jnp.argsort(mixed)
-    here, there = order[1:], order[:-1]
-    same = (mixed[here] == mixed[there]) & live[here] & live[there]
-    gap = jnp.where(same, jnp.linalg.norm(x[here] - x[there], axis=1), jnp.inf)
-    return jnp.append(gap, jnp.inf)
-
-
-_ODD = np.random.default_rng(7).integers(2**31, size=4096).astype(np.uint32) * 2 + 1
-"""Multipliers that mix the coordinates of a cell into one number."""
-
-
-class Ledger:
-    """Who is in whom: for every original token the living one that it is part of, and all mergers so far."""
-
-    def __init__(self, n: int):
-        self.place = np.arange(n)
-        self.first = np.arange(n)
-        self.events: list[tuple[float, int, int, int]] = []
-
-    def merge(self, t: float, groups: np.ndarray) -> None:
-        """Living token i is now part of living token groups[i]."""
-        count = int(groups.max()) + 1
-        first = np.full(count, len(self.place))
-        np.minimum.at(first, groups, self.first)
-        for i in np.argsort(self.first):
-            if self.first[i] != first[groups[i]]:
-                left = len(self.place) - len(self.events) - 1
-                self.events.append((t, int(first[groups[i]]), int(self.first[i]), left))
-        self.place, self.first = groups[self.place], first
-
-    def mergers(self) -> Mergers:
-        t, into, gone, left = (
-            (np.array(column) for column in zip(*self.events, strict=True)) if self.events else [[]] * 4
-        )
-        whole = lambda values: np.asarray(values, np.int64)
-        return Mergers(np.asarray(t, float), whole(into), whole(gone), whole(left), len(self.place))
-
-
-def groups_of(x: np.ndarray, v: np.ndarray, w: np.ndarray, radius: float) -> np.ndarray:
-    """Which tokens become one: heavy ones first, each with those closer than the radius that come no farther. A group stays
-    within the radius of its centre, so that chains of neighbours do not collapse."""
-    from scipy.spatial import KDTree
-
-    if len(x) == 1:
-        return np.zeros(1, int)
-    tree, label = KDTree(x), np.arange(len(x))
-    met = tree.query(x, k=2)[0][:, 1] <= radius
-    free = met.copy()
-    for i in np.argsort(-w, kind="stable"):
-        if free[i]:
-            near = np.array(tree.query_ball_point(x[i], radius))
-            near = near[free[near] & (np.sum((x[near] - x[i]) * (v[near] - v[i]), axis=1) <= 0)]
-            label[near], free[near] = i, False
-    return np.unique(label, return_inverse=True)[1]
-
-
-def joined(x: np.ndarray, w: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places and weights of the groups: mean and sum."""
-    mass = np.bincount(groups, w)
-    mean = np.stack([np.bincount(groups, w * column) for column in x.T], axis=1) / mass[:, None]
-    return mean.astype(x.dtype), mass.astype(w.dtype)
+    def n(self) -> int:
+        return len(self.w)
 
 
 class Phases:
     """A run with mergers: phases between them, one problem each."""
 
-    def __init__(self, task: Task):
+    def __init__(self, task: Task, interrupted: Callable[[], bool], report: Callable[[float, str], None]):
         self.task, self.flow, self.start, self.timeless = task, task.flow, task.start, task.flow.timeless
+        self.interrupted, self.report = interrupted, report
         ends = np.array([float(task.plan.t0), float(task.plan.t1)])
         self.clock = Clock(task.clock, task.flow, ends, np.asarray(task.saves), np.asarray(task.start.x))
         self.ledger = Ledger(self.start.n)
@@ -221,25 +140,26 @@ class Phases:
     def run(self) -> Outcome:
         """All phases."""
         radius, dt, found = self.radius, 0.0, self.radius
-        x, w, capacity = np.asarray(self.start.x), np.asarray(self.start.w), self.start.n
-        x, w = self._merge(x, w, np.zeros_like(x), 1e-12)  # who begins in one place
-        with ctrl_c() as interrupted, Progress(self.task.progress, "evolving") as bar:
-            while True:
-                capacity, before = fewer(capacity, len(w)), len(w)
-                motion = self._motion(x, w, capacity, found)
-                company = Company(
-                    self.task.max_steps - self.steps, interrupted, self._reporter(bar, before), self._watcher()
-                )
-                phase = walk(self._plan(motion, dt), motion, self._saves(motion), company)
-                walker, dt = phase.walker, float(phase.walker.tnext) - float(phase.walker.t)
-                y, v = (np.asarray(part)[:before] for part in _here(motion, walker.t, walker.y))
-                self._collect(phase)
-                if phase.status is Status.MEETING:
-                    x, w = self._merge(y, w, v, radius)
-                    found = radius if len(w) < before else 0.5 * found  # of many, some came close without approaching
-                elif phase.status in (Status.STALLED, Status.BLOW_UP) and self.timeless and int(walker.accepted) > 1:
-                    x = y  # the clock, not the motion, has no finer step: count anew
-                else:
+        tokens, capacity = Living(np.asarray(self.start.x), np.asarray(self.start.w), self._positions()), self.start.n
+        tokens = self._merge(tokens, np.zeros_like(tokens.x), 1e-12, None)  # who begins in one place
+        if self.interrupted():  # before it began: a member of an ensemble
+            return self._outcome(Status.INTERRUPTED, tokens.x)
+        while True:
+            capacity, before = fewer(capacity, tokens.n), tokens.n
+            motion = self._motion(tokens, capacity, found)
+            left = self.task.max_steps - self.steps
+            company = Company(left, self.interrupted, self._reporter(before), self._watcher())
+            phase = walk(self._plan(dt), motion, self._saves(), company)
+            walker, dt = phase.walker, float(phase.walker.tnext) - float(phase.walker.t)
+            y, v = (np.asarray(part)[:before] for part in _here(motion, walker.t, walker.y))
+            tokens = tokens._replace(x=y)
+            if phase.status is Status.MEETING:
+                tokens = self._merge(tokens, v, radius, phase)
+                found = radius if tokens.n < before else 0.5 * found  # of many, some came close without approaching
+            else:
+                self._collect(phase, tokens, None)
+                ended = phase.status not in (Status.STALLED, Status.BLOW_UP) or not self.timeless
+                if ended or int(walker.accepted) <= 1:  # else the clock, not the motion, has no finer step: count anew
                     return self._outcome(phase.status, y)
 
     @property
@@ -247,40 +167,87 @@ class Phases:
         assert self.task.radius is not None
         return self.task.radius
 
-    def _merge(self, x: np.ndarray, w: np.ndarray, v: np.ndarray, radius: float) -> tuple[np.ndarray, np.ndarray]:
-        """Merge who has met. Where they are was found to round-off, and so is the radius."""
-        groups = groups_of(x, v, w, radius + ROUNDING * float(np.finfo(x.dtype).eps) * float(np.max(np.abs(x))))
-        if groups.max() + 1 == len(w):
-            return x, w
-        self.ledger.merge(self.clock.t, groups)
-        x, w = joined(x, w, groups)
-        x = x / np.linalg.norm(x, axis=1, keepdims=True) if self.flow.normalization.confines else x
-        self.clock.merged(x)
-        return x, w
+    def _positions(self) -> np.ndarray | None:
+        """The positions of tokens, where they matter: all different, so that it is clear who sees whom."""
+        if self.flow.attention.mean_field:
+            return None
+        s = np.asarray(positions(self.start))
+        if len(np.unique(s)) < len(s):
+            raise InputError(
+                "Under a causal mask tokens become one where they are neighbours in position, and here some share theirs. Give "
+                "every token a position of its own, or leave `coalesce` out."
+            )
+        return s
 
-    def _motion(self, x: np.ndarray, w: np.ndarray, capacity: int, radius: float) -> Merging:
-        """The tokens that live, filled up to the capacity with weightless copies of the first."""
-        extra = capacity - len(w)
-        places = check.on_device(np.concatenate([x, np.broadcast_to(x[:1], (extra, x.shape[1]))]))
-        mass = check.on_device(np.concatenate([w, np.zeros(extra, w.dtype)]))
-        start = eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (places, mass))
+    def _merge(self, tokens: Living, v: np.ndarray, radius: float, phase: Walked | None) -> Living:
+        """Merge who has met, and go on from there. Where they are was found to round-off, and so is the radius."""
+        x = tokens.x
+        wide = radius + ROUNDING * float(np.finfo(x.dtype).eps) * float(np.max(np.abs(x)))
+        met = self._met(tokens, v, wide, phase)
+        if phase is not None:
+            self._collect(phase, tokens, met)
+        if len(met.pairs) == 0:
+            return tokens
+        self.ledger.merge(met)
+        tokens = self._joined(tokens, met.groups())
+        self.clock.merged(tokens.x)
+        return tokens
+
+    def _joined(self, tokens: Living, groups: np.ndarray) -> Living:
+        """The groups: at their mean, or where the first is, which does not feel the others."""
+        (x, w), s = joined(tokens.x, tokens.w, groups), tokens.s
+        if s is None:
+            return Living(self._placed(x), w, None)
+        order = np.argsort(s, kind="stable")
+        first = order[np.unique(groups[order], return_index=True)[1]]
+        return Living(tokens.x[first], w, s[first])
+
+    def _placed(self, y: np.ndarray) -> np.ndarray:
+        """The places of tokens, on the sphere where they live there."""
+        return y / np.linalg.norm(y, axis=-1, keepdims=True) if self.flow.normalization.confines else y
+
+    def _met(self, tokens: Living, v: np.ndarray, radius: float, phase: Walked | None) -> Met:
+        """Who met whom when: now, where the phase ended there, or during its last steps."""
+        x, w, s = tokens
+        lead = lambda who: leaders_of(x[who], v[who], w[who], radius)
+        everyone = np.arange(tokens.n)
+        if phase is None or phase.trail is None:
+            now = self.clock.t if phase is None else self.clock.t + self._later(phase.walker)
+            return Met.at(now, lead(everyone) if s is None else first_neighbours(x, v, s, radius))
+        if s is None:
+            company, leader = companies(x, v, radius), everyone.copy()
+            large = np.flatnonzero(np.bincount(company)[company] > MOST)
+            leader[large] = large[lead(large)]
+        else:
+            company, leader = everyone, first_neighbours(x, v, s, radius)
+        met = dated(phase.trail, company, leader, w, (radius, self._placed))
+        return met._replace(dates=self.clock.t - self._base + met.dates)
+
+    def _motion(self, tokens: Living, capacity: int, radius: float) -> Merging:
+        """The tokens that live, filled up to the capacity with weightless copies of the first, last in position."""
+        (x, w, s), extra = tokens, capacity - tokens.n
+        filled = lambda array, value: np.concatenate([array, np.broadcast_to(value, (extra, *array.shape[1:]))])
+        number = lambda value, dtype=None: check.on_device(np.asarray(value, dtype))
+        places, mass = number(filled(x, x[:1])), number(filled(w, np.zeros((), w.dtype)))
+        start = Tokens.unchecked(places, mass, None if s is None else number(filled(s, s.max())))
         sums = self.flow.summation(start, None, self.task.summation, self.task.tolerance)
         self.description = self.description or sums.name
         if self.flow.own_term_is_radial:
             sums = sums.without_own_term()
-        live, patience = (
-            check.on_device(np.arange(capacity) < len(w)),
-            check.on_device(np.asarray(1 if capacity <= PAIRWISE else max(1, len(w) // 64))),
+        return Merging(  # pyright: ignore[reportCallIssue]
+            inner=Particles(self.flow, start, sums),
+            live=number(np.arange(capacity) < len(w)),
+            radius=number(radius, x.dtype),
+            patience=number(1 if capacity <= PAIRWISE else max(1, len(w) // 64)),
+            order=None if s is None else number(np.argsort(filled(s, np.inf), kind="stable")),
         )
-        parts = Particles(self.flow, start, sums), live, check.on_device(np.asarray(radius, x.dtype)), patience
-        return Merging(*parts)  # pyright: ignore[reportCallIssue]
 
     @property
     def _base(self) -> float:
         """When a phase begins in its own time: at 0 where the flow allows, since 10²⁰ + 1 is 10²⁰."""
         return 0.0 if self.timeless else self.clock.t
 
-    def _plan(self, motion: AbstractMotion, dt: float) -> Plan:
+    def _plan(self, dt: float) -> Plan:
         """The phase from now on, counted from its beginning where the flow allows."""
         number = lambda value: check.on_device(np.asarray(value, self.start.dtype))
         end, _ = self.clock.ahead()
@@ -293,20 +260,28 @@ class Phases:
             observe=None,
         )
 
-    def _saves(self, motion: AbstractMotion) -> np.ndarray:
+    def _saves(self) -> np.ndarray:
         """The save times ahead, in the phase's own time."""
         _, saves = self.clock.ahead()
         return (self._base + np.maximum(saves[self.saved :], 0.0)).astype(self.start.dtype)
 
-    def _collect(self, phase: Walked) -> None:
+    def _collect(self, phase: Walked, tokens: Living, met: Met | None) -> None:
         """Saved states of this phase, for all original tokens; and the clock goes on."""
         walker, count = phase.walker, len(phase.times)
         self.steps, self.accepted = self.steps + int(walker.steps), self.accepted + int(walker.accepted)
         if count:
             later = np.maximum(self.clock.ahead()[1][self.saved : self.saved + count], 0.0)
-            self._keep(later, np.asarray(phase.states.x))
+            x = np.array(phase.states.x)[:, : tokens.n]
+            self._keep(later, x if met is None else self._together(self.clock.t + later, x, tokens, met))
         self.saved += count
         self.clock.advance(self._later(walker))
+
+    def _together(self, times: np.ndarray, x: np.ndarray, tokens: Living, met: Met) -> np.ndarray:
+        """Saved states in which those who had met by then are in one place."""
+        for k in np.flatnonzero(times >= np.min(met.dates, initial=np.inf)):
+            groups = met.groups(times[k])
+            x[k] = self._joined(tokens._replace(x=x[k]), groups).x[groups]
+        return x
 
     def _keep(self, later: np.ndarray, x: np.ndarray) -> None:
         """States of the living tokens, some time from now."""
@@ -323,8 +298,10 @@ class Phases:
         if status is not Status.COMPLETED and (not self.times or self.times[-1][-1] < self.clock.t):
             self._keep(np.zeros(1), y[None])
         x = np.concatenate(self.states)
-        w = np.broadcast_to(np.asarray(self.start.w), x.shape[:2])
-        states = eqx.tree_at(lambda mu: (mu.x, mu.w), self.start, (check.on_device(x), check.on_device(w)))
+        own = {name: array for name, array in self.start.arrays.items() if name != "x"}
+        every = {name: np.broadcast_to(np.asarray(array), x.shape[:2]) for name, array in own.items()}
+        parts = {name: check.on_device(array) for name, array in {"x": x, **every}.items()}
+        states = eqx.tree_at(lambda mu: [getattr(mu, name) for name in parts], self.start, list(parts.values()))
         observe = self.task.plan.observe
         return Outcome(
             times=np.concatenate(self.times),
@@ -339,10 +316,10 @@ class Phases:
             rescaled=None if self.clock.coupling is None else np.concatenate(self.rescaled),
         )
 
-    def _reporter(self, bar: Progress, groups: int) -> Callable[[Walker], None]:
+    def _reporter(self, groups: int) -> Callable[[Walker], None]:
         def report(walker: Walker) -> None:
             later, steps = self._later(walker), self.steps + int(walker.steps)
-            bar.update(self.clock.share(later), f"t = {self.clock.t + later:.4g}, {groups} groups, {steps} steps")
+            self.report(self.clock.share(later), f"t = {self.clock.t + later:.4g}, {groups} groups, {steps} steps")
 
         return report
 
@@ -350,9 +327,7 @@ class Phases:
         watch, place, shift = self.task.watch, self.ledger.place, self.clock.t - self._base
         if watch is None:
             return None
-        every = lambda mu: eqx.tree_at(
-            lambda nu: (nu.x, nu.w), mu, (check.on_device(np.asarray(mu.x)[place]), self.start.w)
-        )
+        every = lambda mu: Tokens.unchecked(check.on_device(np.asarray(mu.x)[place]), self.start.w, self.start.s)
         seen = self.task.plan.observe or (lambda mu: mu)
         return lambda t, mu: watch(shift + t, seen(every(mu)))
 
@@ -384,8 +359,10 @@ def refuse_flow(flow: Flow) -> None:
         raise InputError(
             "Tokens cannot coalesce here: reweighting gives every token a weight of its own. Leave `coalesce` out."
         )
-    if not flow.attention.mean_field:
+    if not flow.attention.mean_field and not flow.neighbours_move_together:
         raise InputError(
             f"Tokens cannot coalesce under {type(flow.attention).__name__} attention, which tells them apart by more than their "
-            "place (an attention of your own that does not says so: mean_field = True). Leave `coalesce` out."
+            "place (an attention of your own that does not says so: mean_field = True). Under a causal mask neighbours that met "
+            "stay together where attention is a plain sum on the sphere, Causal(Unnormalized(beta)) with numbers for Q, K, V "
+            "and no window; a softmax divides that of the later one by more, and they part. Leave `coalesce` out."
         )

@@ -27,12 +27,15 @@ from tokenfield.evolution.motions.base import AbstractMotion, State, size_of
 from tokenfield.evolution.outcome import Outcome
 from tokenfield.evolution.problem import Plan, Problem, explodes
 from tokenfield.evolution.step import (
+    Trail,
     Walker,
     arrive,
     attempt,
     due,
     has_room,
     locate,
+    no_trail,
+    noted,
     overfull,
     place_of_stop,
     snapshot,
@@ -102,6 +105,8 @@ class Walked(NamedTuple):
     status: Status
     times: np.ndarray
     states: Any
+    trail: Trail | None
+    """The last steps, where the motion wants to look back."""
 
     @property
     def steps(self) -> int:
@@ -123,22 +128,22 @@ class Walked(NamedTuple):
 def walk(plan: Plan, motion: AbstractMotion, saves: np.ndarray, company: Company) -> Walked:
     """Walk to the end in pieces, whatever the end may be. States saved on the way are collected album by album."""
     album = Album(saves, pages(*size_of(motion), ALBUM))
-    fresh, (walker, states) = True, _nowhere((plan, motion, album.ts))
+    fresh, (walker, kept) = True, _nowhere((plan, motion, album.ts))
     steps, stride = 0, Stride()
     while fresh or not (int(walker.status) != Status.RUNNING or steps >= company.max_steps or company.interrupted()):
         with stride:
             limit = min(steps + stride.piece, company.max_steps)
             fixed = plan, motion, album.ts, {"fresh": np.asarray(fresh), "limit": np.asarray(limit)}
-            walker, states = jax.block_until_ready(_advance(fixed, walker, states))
+            walker, kept = jax.block_until_ready(_advance(fixed, walker, kept))
             stride.did = int(walker.steps) - steps
         fresh, steps = False, int(walker.steps)
-        walker = album.look(walker, states, company.watch)
+        walker = album.look(walker, kept.states, company.watch)
         company.report(walker)
-    album.close(walker, states)
+    album.close(walker, kept.states)
     status = ending(int(walker.status), steps >= company.max_steps)
     if status is Status.STALLED and _runs_away(plan, motion, walker):
         status = Status.BLOW_UP
-    return Walked(walker, status, saves[: album.kept], album.states())
+    return Walked(walker, status, saves[: album.kept], album.states(), kept.trail)
 
 
 def _runs_away(plan: Plan, motion: AbstractMotion, walker: Walker) -> bool:
@@ -149,16 +154,23 @@ def _runs_away(plan: Plan, motion: AbstractMotion, walker: Walker) -> bool:
 # The compiled program. What is fixed comes first; the memory of the rest is given to the results.
 
 
+class Kept(NamedTuple):
+    """What a walk leaves on its way: states at save times, in an album, and the last steps, if anybody will ask for them."""
+
+    states: Any
+    trail: Trail | None
+
+
 @compiled
-def _begin(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Any]:
+def _begin(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Kept]:
     """The beginning of a walk: a walker, and an album with the start, if it is to be saved."""
     plan, motion, ts = fixed
     saved = lambda leaf: jnp.where((ts[:-1] <= plan.t0).reshape(-1, *(1,) * leaf.ndim), leaf, jnp.zeros_like(leaf))
     p = plan.problem(motion, ts)
-    return start(p), jax.tree.map(saved, p.kept(motion.first))
+    return start(p), Kept(jax.tree.map(saved, p.kept(motion.first)), no_trail(p))
 
 
-def _nowhere(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Any]:
+def _nowhere(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Kept]:
     """What has the shapes of a beginning: a walk that has not begun is one with other numbers, not another program."""
     shapes = eqx.filter_eval_shape(_begin, fixed)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
@@ -166,21 +178,21 @@ def _nowhere(fixed: tuple[Plan, AbstractMotion, AnyArray]) -> tuple[Walker, Any]
 
 @compiled(donate="all-except-first")
 def _advance(
-    fixed: tuple[Plan, AbstractMotion, AnyArray, dict[str, AnyArray]], walker: Walker, album: Any
-) -> tuple[Walker, Any]:
+    fixed: tuple[Plan, AbstractMotion, AnyArray, dict[str, AnyArray]], walker: Walker, kept: Kept
+) -> tuple[Walker, Kept]:
     """Steps until the end, the step limit, a full album, the stop condition, or failure; from the beginning, if fresh."""
     plan, motion, ts, now = fixed
-    walk = lax.cond(now["fresh"], lambda: _begin((plan, motion, ts)), lambda: (walker, album))
+    walk = lax.cond(now["fresh"], lambda: _begin((plan, motion, ts)), lambda: (walker, kept))
     p = plan.problem(motion, ts)
 
-    def goes_on(walk: tuple[Walker, Any]) -> Array:
+    def goes_on(walk: tuple[Walker, Kept]) -> Array:
         walker, _ = walk
         return (walker.status == Status.RUNNING) & (walker.steps < now["limit"]) & has_room(ts, walker.saved)
 
     return lax.while_loop(goes_on, lambda walk: _step(p, *walk), walk)
 
 
-def _step(p: Problem, now: Walker, album: Any) -> tuple[Walker, Any]:
+def _step(p: Problem, now: Walker, kept: Kept) -> tuple[Walker, Kept]:
     step = attempt(p, now)
     if p.may_stop == "inside":
         found = lax.cond(step.stopped, lambda: locate(p, now, step), lambda: place_of_stop(step))
@@ -191,9 +203,11 @@ def _step(p: Problem, now: Walker, album: Any) -> tuple[Walker, Any]:
         write = lambda page, leaf: page.at[saved].set(leaf)
         return saved + 1, jax.tree.map(write, album, p.kept(snapshot(p, now, step, saved)))
 
-    saved, album = lax.while_loop(lambda pages: due(p, step, pages[0]), save, (now.saved, album))
+    saved, album = lax.while_loop(lambda pages: due(p, step, pages[0]), save, (now.saved, kept.states))
+    full = overfull(p, step, saved)
     again = lambda: eqx.tree_at(lambda w: w.saved, now, saved)
-    return lax.cond(overfull(p, step, saved), again, lambda: arrive(p, now, step, saved)), album
+    walker = lax.cond(full, again, lambda: arrive(p, now, step, saved))
+    return walker, Kept(album, noted(p, now, step, full, kept.trail))
 
 
 @compiled

@@ -126,9 +126,14 @@ class AbstractMotion(eqx.Module):
         """Whether the motion itself may ask for a stop: None, "inside" a step, where its time is located, or "after" it."""
         return None
 
-    def stop(self, t: Array, y: State) -> Int[Array, ""]:
-        """RUNNING, or why the run is to stop here."""
+    def stop(self, t: Array, y: State, steps: Array) -> Int[Array, ""]:
+        """RUNNING, or why the run is to stop here, after so many steps of this walk."""
         return jnp.asarray(Status.RUNNING)
+
+    @property
+    def trail(self) -> int:
+        """How many of its last steps a walk keeps, for those who look back."""
+        return 0
 
     def finer(self, y: State) -> Self | None:
         """The same motion from a state, in a finer representation, where there is one."""

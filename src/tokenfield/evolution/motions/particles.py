@@ -75,7 +75,7 @@ class Particles(AbstractMotion, MotionKind):
         if not self.flow.attention.remembers:
             return None
         flow = at_time(self.flow, t)
-        return flow.attention.remember(flow.normalization.reads(self.tokens(y)), memory)
+        return flow.attention.remember(flow.normalization.reads(self.tokens(y)), memory, self.over_tokens)
 
     def healthy(self, memory: Memory) -> Bool[Array, ""]:
         return jnp.asarray(self.flow.attention.healthy(memory))
