@@ -16,8 +16,9 @@ from scipy.optimize import nnls
 
 from benchmarks.harness import markdown, warm
 from tokenfield.summation import Dense, Request
-from tokenfield.summation.choose import _cost, _make, _why_not
-from tokenfield.summation.circle import reach
+from tokenfield.summation.base import Related
+from tokenfield.summation.choose import _cost, _degree, _direct_cost, _make, _transforms_cost, _why_not
+from tokenfield.summation.circle import Circle
 from tokenfield.summation.euclidean import Euclidean
 
 TOLERANCE = 1e-9
@@ -33,7 +34,10 @@ class Point(NamedTuple):
 
 def milliseconds(summation, q, k, v) -> float:
     w = jnp.full(len(k), 1 / len(k))
-    call = jax.jit(lambda q, k, v, w: summation.exponential(q, k, v, w).average)
+    beta = jnp.linalg.norm(q[0]) / jnp.linalg.norm(k[0])
+    related = Related(beta, jnp.ones(())) if q.shape == k.shape else None  # as attention at the tokens themselves asks
+    sums = summation.tangential()
+    call = jax.jit(lambda q, k, v, w: sums.exponential(q, k, v, w, related=related).average)
     jax.block_until_ready(call(q, k, v, w))
     return 1e3 * warm(lambda: jax.block_until_ready(call(q, k, v, w)), least=5, budget=0.4)
 
@@ -63,16 +67,28 @@ def dense() -> list[Point]:
     return found
 
 
-def spectral(name: str) -> list[Point]:
-    """The circle or the sphere: fixed, per token (queries and keys), per cubed degree."""
-    d, found = {"circle": 2, "sphere": 3}[name], []
-    for n in (1_000, 10_000, 100_000):
-        for β in (9.0,) if name == "circle" else (1.0, 9.0, 100.0, 400.0):
-            x = points(n, d)
+def circle(direct: bool) -> list[Point]:
+    """Fixed, and per token (queries and keys): by transforms, or point by point, there also per degree."""
+    found = []
+    for n in (1_000, 3_000, 10_000, 30_000) if direct else (10_000, 30_000, 100_000):
+        for β in (1.0, 9.0, 100.0) if direct else (9.0,):
+            x = points(n, 2)
             asked, u = request(x, β, True), jnp.asarray(x)
-            features = [1, 2 * n] if name == "circle" else [1, 2 * n, reach(β) ** 3]
-            took = milliseconds(_make(name, asked), β * u, u, u)
-            found.append(Point(features, took, _cost(name, asked)))
+            took = milliseconds(Circle(β, TOLERANCE, direct=direct), β * u, u, u)
+            model = (_direct_cost if direct else _transforms_cost)(asked)
+            found.append(Point([1, 2 * n * (_degree(asked) if direct else 1)], took, model))
+    return found
+
+
+def sphere() -> list[Point]:
+    """Fixed, per token (queries and keys), per cubed degree."""
+    found = []
+    for n in (1_000, 10_000, 100_000):
+        for β in (1.0, 9.0, 100.0, 400.0):
+            x = points(n, 3)
+            asked, u = request(x, β, True), jnp.asarray(x)
+            took = milliseconds(_make("sphere", asked), β * u, u, u)
+            found.append(Point([1, 2 * n, _degree(asked) ** 3], took, _cost("sphere", asked)))
     return found
 
 
@@ -102,8 +118,9 @@ def fitted(found: list[Point], which: str) -> np.ndarray:
 def main() -> None:
     sums: dict[str, tuple[Callable[[], list[Point]], list[str]]] = {
         "dense": (dense, ["fixed", "per pair", "per pair and dimension"]),
-        "circle": (lambda: spectral("circle"), ["fixed", "per token"]),
-        "sphere": (lambda: spectral("sphere"), ["fixed", "per token", "per degree³"]),
+        "circle, by transforms": (lambda: circle(direct=False), ["fixed", "per token"]),
+        "circle, point by point": (lambda: circle(direct=True), ["fixed", "per token and degree"]),
+        "sphere": (sphere, ["fixed", "per token", "per degree³"]),
     }
     for d in (1, 2, 3):
         sums[f"euclidean, d = {d}"] = (lambda d=d: euclidean(d), ["fixed", "per token", "per coefficient"])

@@ -3,6 +3,7 @@
 import functools
 import json
 import sys
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +15,12 @@ SPAN = {"n": 32, "d": 1024, "beta": 4.0, "t": 5.0}
 REPEATS = 200
 """Right-hand sides in one compiled loop, as a run has them: called one by one, half the time would be the call's."""
 MEMBERS, N, D, STEP = (200 if SMALL else 2_000), 32, 128, 0.1
-CONTENDERS = {"span": ("span", "dense"), "ensemble": ("tokenfield", "tokenfield_dense", "numpy", "torch")}
+CIRCLE_N, CIRCLE_T = 512, 0.5
+CONTENDERS = {
+    "span": ("span", "dense"),
+    "circles": ("circle", "dense"),
+    "ensemble": ("tokenfield", "tokenfield_dense", "numpy", "torch"),
+}
 CHUNKS = (8, 50, MEMBERS)
 """Members side by side; the fastest is each library's own. Fewer stay in cache, more cost fewer calls."""
 
@@ -43,6 +49,20 @@ def span(summation: str) -> dict:
         "right-hand side": {"seconds": warm(sides, least=5) / REPEATS, "error": error, "note": f"{shape} numbers"},
         "evolve(t = 5)": {"seconds": warm(run, least=5, budget=1), "error": None, "note": f"{steps} steps"},
     }
+
+
+def circles(summation: str) -> dict:
+    """A whole ensemble; its programs are compiled by a smaller one first."""
+    import tokenfield as tkf
+
+    starts = [tkf.Tokens.uniform_sphere(CIRCLE_N, 2, seed=seed) for seed in range(MEMBERS)]
+    run = lambda starts: tkf.evolve([tkf.sa(9.0)], starts, CIRCLE_T, save=2, summation=summation)
+    runs = run(starts[:100])
+    one = tkf.evolve(tkf.sa(9.0), starts[0], CIRCLE_T, save=2, rtol=1e-11, summation="dense")
+    error = furthest(runs.x[0, 0, -1], np.asarray(one.x[-1]))
+    began = time.perf_counter()
+    run(starts)
+    return {"evolve": {"seconds": time.perf_counter() - began, "error": error, "note": runs.provenance.summation}}
 
 
 def ensemble(library: str) -> dict:

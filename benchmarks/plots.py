@@ -16,13 +16,14 @@ from tokenfield.draw.view import COLOURS, FAINT, INK, PAPER
 FOLDER = Path(os.environ.get("BENCHMARK_IMAGES") or Path(__file__).with_name("images"))
 NAMES = {
     "tokenfield": "tokenfield",
+    "jax_finufft": "jax-finufft, transforms alone",
     "dense": "tokenfield, dense",
     "ducc0": "ducc0",
     "torch_sdpa": "torch SDPA",
     "keops": "KeOps",
     "numpy": "numpy, textbook",
 }
-STYLE = dict(zip(NAMES, zip((COLOURS[i] for i in (0, 5, 2, 1, 6, 3)), "osD^vP", strict=True), strict=True))
+STYLE = dict(zip(NAMES, zip((COLOURS[i] for i in (0, 4, 5, 2, 1, 6, 3)), "oXsD^vP", strict=True), strict=True))
 TITLES = {"circle": "circle S¹", "sphere": "sphere S²"}
 TICKS = {1e-4: "0.1 ms", 1e-3: "1 ms", 1e-2: "10 ms", 0.1: "100 ms", 1.0: "1 s", 10.0: "10 s", 100.0: "100 s"}
 Curve = tuple[list[int], list[float]]

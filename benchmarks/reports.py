@@ -24,8 +24,8 @@ CONTENDERS = {
     "fokker_planck": ["tokenfield", "scipy_bdf"],
 }
 SUMS = {
-    "circle": {"few": 30, "many": 400, "ducc0": None},
-    "sphere": {"few": 6, "many": 60, "ducc0": 2.5},
+    "circle": {"few": 30, "many": 400, "ducc0": 2.5, "jax_finufft": 1.3},
+    "sphere": {"few": 6, "many": 60, "ducc0": 1.5, "jax_finufft": None},
 }
 
 
@@ -102,7 +102,8 @@ def on_spheres(case: str) -> str:
 
 
 def _seconds(found: dict, contender: str, s: sums.Sum) -> float | None:
-    one = found[contender].get(s.key)
+    """Transforms alone are the same for both models."""
+    one = found[contender].get(s._replace(model="sa").key if contender == "jax_finufft" else s.key)
     return None if one is None else one.seconds
 
 
@@ -123,7 +124,8 @@ def _number(value: float | None, form: str = ".3g") -> str:
 def _fast_table(title: str, case: str, found: dict) -> str:
     sizes = [f"{n:,}" for n in sums.SIZES]
     head = ["", *(f"n = {n}, ms" for n in sizes), "growth", *(f"dense / tokenfield, {n}" for n in sizes[:2])]
-    head += [*(f"tokenfield / ducc0, {n}" for n in sizes), "largest error"]
+    peers = ("ducc0", "jax_finufft")
+    head += [*(f"tokenfield / {peer}, {n}" for peer in peers for n in sizes), "largest error"]
     rows = []
     for model in sums.MODELS:
         for β in sums.BETAS:
@@ -134,7 +136,7 @@ def _fast_table(title: str, case: str, found: dict) -> str:
                     *(_number(1e3 * _seconds(found, "tokenfield", s)) for s in line),
                     f"n^{_growth(found, 'tokenfield', case, model, β):.2f}",
                     *(_number(_ratio(found, "dense", "tokenfield", s)) for s in line[:2]),
-                    *(_number(_ratio(found, "tokenfield", "ducc0", s)) for s in line),
+                    *(_number(_ratio(found, "tokenfield", peer, s)) for peer in peers for s in line),
                     f"{max(found['tokenfield'][s.key].error for s in line):.1e}",
                 ]
             )
@@ -170,9 +172,11 @@ def _demands(case: str, found: dict) -> list[Demand]:
         ),
         Demand("error of a velocity", 1e-9, [found["tokenfield"][s.key].error for s in every], least=False),
     ]
-    if bounds["ducc0"]:
-        beside = known(_ratio(found, "tokenfield", "ducc0", s) for s in every)
-        demands.append(Demand("tokenfield / ducc0", bounds["ducc0"], beside, least=False))
+    large = [s for s in every if s.n >= 100_000]
+    for peer in ("ducc0", "jax_finufft"):
+        if bounds[peer]:
+            beside = known(_ratio(found, "tokenfield", peer, s) for s in large)
+            demands.append(Demand(f"tokenfield / {peer} from n = 100,000 on", bounds[peer], beside, least=False))
     return demands
 
 
@@ -223,6 +227,16 @@ def ensemble(case: str) -> str:
         for name in ("numpy", "torch")
     ]
     return f"{_side_by_side(title, line)}\n\n{demanded(demands)}"
+
+
+def circles(case: str) -> str:
+    """An ensemble on the circle, by fast sums and by dense ones."""
+    found = alternate("many", case, many.CONTENDERS[case], FEWER)
+    what = "evolve"
+    line = {name: settings[what] for name, settings in found.items()}
+    title = f"{many.MEMBERS:,} members on the circle, n = {many.CIRCLE_N}, SA at β = 9, t = {many.CIRCLE_T:g}, float64"
+    ratio = line["dense"].seconds / line["circle"].seconds
+    return f"{_side_by_side(title, line, ours='circle')}\n\n{demanded([Demand('dense / circle', 5, [ratio])])}"
 
 
 def phase_diagram(case: str) -> str:
@@ -388,6 +402,7 @@ REPORTS = {
     "dense": dense,
     "span": span,
     "ensemble": ensemble,
+    "circles": circles,
     "phase": phase_diagram,
     "causal": causal,
     "sinkhorn": sinkhorn,

@@ -1,6 +1,7 @@
 """Flow: an attention and a normalization that act on a measure; and the named models."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -20,10 +21,13 @@ from tokenfield.harmonics import AbstractHarmonics
 from tokenfield.measures import AbstractMeasure, Tokens
 from tokenfield.normalization import AbstractNormalization, Free, Gamma, PostLN
 from tokenfield.parameters import at_layer, at_time, describe, described, scheduled
-from tokenfield.summation import AbstractSummation, choose
+from tokenfield.summation import AbstractSummation, Request, choose
 
 DENSE_PAIRS = 500_000
-"""Pairs of tokens up to which every fast sum costs more than a dense one (see `summation/choose.py`)."""
+"""Pairs of tokens up to which a fast sum saves less than it takes to compile (see `summation/choose.py`)."""
+
+BATCHED_PAIRS = 16_384
+"""The same for members of ensembles."""
 
 
 class Flow(eqx.Module):
@@ -162,10 +166,24 @@ class Flow(eqx.Module):
             asked is None and mu.n * (mu.n if points is None else len(points)) < DENSE_PAIRS
         ):
             return DENSE
+        return choose(asked, self._request(mu, points, tolerance))
+
+    def _request(self, mu: Tokens, points: Points, tolerance: Any) -> Request:
         request = requested(self.attention, mu, points, tolerance, unit=self.normalization.reads_directions)
-        if request.scores is not None:
-            request = dataclasses.replace(request, scores=self.normalization.scores(self.attention, mu.d))
-        return choose(asked, request)
+        if request.scores is None:
+            return request
+        return dataclasses.replace(request, scores=self.normalization.scores(self.attention, mu.d))
+
+    @staticmethod
+    def summation_of_all(flows: Sequence["Flow"], mu: Tokens, asked: Any, tolerance: Any) -> AbstractSummation:
+        """The summation that serves many flows that are alike, on tokens like these, side by side: for the largest score of any.
+        One that is not asked for costs a longer compilation, which few pairs are not worth."""
+        if asked == "dense" or (asked is None and mu.n**2 < BATCHED_PAIRS):
+            return DENSE
+        requests = [flow._request(mu, None, tolerance) for flow in flows]
+        scores = [pair for request in requests for pair in request.scores or []]
+        known = all(request.scores is not None for request in requests)
+        return choose(asked, dataclasses.replace(requests[0], scores=scores if known else None, batch=True))
 
     # The front doors.
 

@@ -61,6 +61,16 @@ def test_field_is_that_of_plain_iterations(matrices):
     assert np.max(abs(tkf.Sinkhorn(1.5, Q=Q, K=K, V=V)(mu) - exact)) < 1e-9
 
 
+def test_scores_of_thousands_from_nothing():
+    """Tokens of any weight on a long line: the first potentials are off by hundreds, where exponentials overflow."""
+    y = np.linspace(-6.0, 6.0, 201)
+    w = np.exp(-(y**2))
+    mu = tkf.Tokens(y[:, None], w / w.sum())
+    found = tkf.Sinkhorn(200.0).potentials(mu)
+    assert int(found.outcome) == Outcome.SOLVED and int(found.rounds) < 40
+    assert marginals(200.0 * y[:, None] * y, np.asarray(mu.w), np.asarray(found.log_g)) < 1e-9
+
+
 SPACES = {
     "circle": (2, True, Circle(9.0, 1e-11)),
     "sphere": (3, True, Sphere(9.0, 1e-11)),

@@ -51,6 +51,69 @@ def test_sums_on_the_sphere(kind, d, beta):
     same_sums(fast(kind(abs(beta)), q, k, v, w, bias=bias), fast(Dense(), q, k, v, w, bias=bias), 1e-9)
 
 
+def point_by_point(beta, tolerance=1e-9):
+    return Circle(beta, tolerance, direct=True)
+
+
+@pytest.mark.parametrize("beta", fast_first([0.0, -9.0, 300.0], "-9.0"))
+def test_series_point_by_point(beta):
+    """Any values, a bias, other queries (complex charges); tokens as values, and their tangents alone."""
+    test_sums_on_the_sphere(point_by_point, 2, beta)
+    mu, x = tkf.Tokens(directions(300, 2), np.random.default_rng(1).dirichlet(np.ones(300))), directions(50, 2, 9)
+    turn = np.array([[0.6, 0.8], [-0.8, 0.6]])
+    for parts in ({}, {"Q": turn, "K": 1.5, "V": np.diag([1.0, -0.5])}, {"K": turn}):
+        for normalization in (tkf.PostLN(), tkf.PreLN()):
+            flow = tkf.Flow(tkf.Softmax(beta, **parts), normalization)
+            for points in (None, x):
+                ours = tkf.velocity(flow, mu, points, summation=point_by_point(1.6 * abs(beta)))
+                assert np.max(abs(ours - tkf.velocity(flow, mu, points, summation="dense"))) < 1e-13
+
+
+def test_a_token_that_is_no_number_spoils_its_sums_alone_not_the_process():
+    x = directions(100, 2).at[7, 0].set(jnp.nan)
+    assert np.all(np.isnan(fast(point_by_point(4.0), 4.0 * x, x, x, jnp.full(100, 0.01)).total[7]))
+
+
+def in_a_batch(summation, betas):
+    """Velocities of four measures, and a gradient of theirs."""
+    x, w = jnp.stack([directions(150, 2, seed) for seed in range(4)]), jnp.full(150, 1 / 150)
+    field = lambda x, beta: tkf.velocity(tkf.sa(beta), tkf.Tokens.unchecked(x, w), summation=summation)
+    slope = jax.grad(lambda x, beta: jnp.sum(jnp.sin(field(x, beta))))
+    return jax.vmap(field)(x, betas), jax.vmap(slope)(x, betas)
+
+
+@pytest.mark.parametrize("beyond", [1.0, 40.0])
+def test_in_a_batch(beyond):
+    """Traced β below the bound of the summation, or one of them far above, for which all members are summed densely."""
+    betas = jnp.array([1.0, 3.0, 9.0, beyond])
+    ours, dense = in_a_batch(point_by_point(10.0), betas), in_a_batch(Dense(), betas)
+    for one, other in zip(ours, dense, strict=True):
+        assert np.max(abs(one - other)) < 1e-13 * (1 + np.max(abs(other)))
+
+
+def test_a_batch_chooses_once():
+    """Where every member is fast, dense sums are in the program but not computed: one branch for all."""
+    x, w = jnp.stack([directions(2000, 2, seed) for seed in range(3)]), jnp.full(2000, 1 / 2000)
+    sums = jax.vmap(lambda x: point_by_point(9.0).exponential(9.0 * x, x, x, w).total)
+    text = str(jax.make_jaxpr(sums)(x))
+    assert "cond[" in text and "select_n" not in text.split("cond[")[1].split("branches")[0]
+
+
+def test_vmap_over_starts_is_summed_fast():
+    x, w = jnp.stack([directions(1500, 2, seed) for seed in range(2)]), jnp.full(1500, 1 / 1500)
+    chosen = []
+
+    def field(x):
+        mu = tkf.Tokens.unchecked(x, w)
+        chosen.append(tkf.sa(9.0).summation(mu, None, None, 1e-9))
+        return tkf.velocity(tkf.sa(9.0), mu)
+
+    ours = jax.vmap(field)(x)
+    assert isinstance(chosen[0], Circle) and chosen[0].direct
+    for k in range(2):
+        assert np.max(abs(ours[k] - tkf.velocity(tkf.sa(9.0), tkf.Tokens(x[k]), summation="dense"))) < 1e-13
+
+
 @pytest.mark.parametrize("beta", fast_first([1.0, 9.0, 100.0], "100.0"))
 def test_transforms_are_exact_to_rounding(beta):
     """Without the guard: the error is a share of all mass, and that share is at most what the guard counts with."""

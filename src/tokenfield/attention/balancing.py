@@ -86,11 +86,13 @@ class Symmetric(eqx.Module):
     anneals: bool = eqx.field(static=True, default=False)
 
     def look(self, plan: Plan, log_g: Float[Array, " n"]) -> Look:
-        """The mean of both sides is right for constants; what varies is divided by P, or, in Newton steps, by 1 + P."""
+        """Far away, the mean of both sides halves the residual, whatever the kernel. Nearby it is right for constants, and what
+        varies is divided by P, or, in Newton steps, by 1 + P."""
         log_f = plan.rows(log_g)
         residual = log_f - log_g
-        error = 2 * _largest(jnp.expm1(residual), plan.w)
-        return Look(log_f, residual, residual - 0.5 * _mean(residual, plan.w), error, -error)
+        error = 2 * _largest(residual, plan.w)
+        step = jnp.where(error > LOOSE, 0.5 * residual, residual - 0.5 * _mean(residual, plan.w))
+        return Look(log_f, residual, step, error, -error)
 
     def slope(self, look: Look, step: Float[Array, " n"], w: Float[Array, " n"]) -> Float[Array, ""]:
         return look.error

@@ -293,13 +293,12 @@ def requested(
         queries=mu.n if x is None else len(x),
         tolerance=attention.asks(tolerance),
         dtype=mu.dtype,
-        scores=None
-        if mu.d > 3 or check.batched((mu, x)) or (attention.halved and x is not None)
-        else attention.scores(mu.d),
+        scores=None if mu.d > 3 or (attention.halved and x is not None) else attention.scores(mu.d),
         halved=attention.halved,
         seen=attention.seen(mu) if known and mu.x.ndim == 2 else None,
         unit=unit,
         points=seen,
+        batch=check.batched((mu, x)),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from tokenfield import _checks as check
-from tokenfield._norms import sizes, unit
+from tokenfield._norms import inner_products, sizes, unit
 from tokenfield._types import AnyArray
 from tokenfield.attention.base import AbstractAttention, Points
 from tokenfield.attention.reductions import on_equiangular
@@ -297,7 +297,7 @@ class AbstractLayerNorm(AbstractNormalization):
         points = mu.x if x is None else x
         r, θ = sizes(points)[:, None], unit(points)
         u = self.drive(t, gamma(self.reads(mu), None if x is None else self._ln(θ)))
-        tangent = r * (u - jnp.sum(θ * u, axis=1, keepdims=True) * θ)
+        tangent = r * (u - inner_products(θ, u) * θ)
         return jnp.where(self.on_sphere(t), tangent, u)
 
     def layer(self, t: Float[Array, ""], step: Float[Array, ""], mu: Tokens, gamma: Gamma) -> Tokens:

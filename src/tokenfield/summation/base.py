@@ -47,6 +47,11 @@ class Related(NamedTuple):
     turn: Float[Array, "..."] | None
     back: Float[Array, "..."]
 
+    @property
+    def multiple(self) -> Float[Array, ""] | None:
+        """c with q_i = c k_i for all i; None where there is none."""
+        return self.turn if self.turn is not None and self.turn.ndim == 0 else None
+
 
 class AbstractSummation(eqx.Module):
     """How sums over tokens are computed. Kinds that differ from another in some sums only subclass `AbstractVariant`.
@@ -85,6 +90,10 @@ class AbstractSummation(eqx.Module):
     def transposed(self) -> "AbstractSummation":
         """The same sums where keys ask queries: `exponential(k, q, ...)`."""
         return self
+
+    def holds(self, n: int) -> int:
+        """How many numbers a sum of n tokens among themselves has in memory at once, roughly: blocks of pairs."""
+        return n * min(n, 2048)
 
     @property
     def keepable(self) -> bool:

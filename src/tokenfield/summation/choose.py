@@ -49,6 +49,7 @@ class Request:
     - `points`: tokens and query points as they are now; None if not known yet.
     - `halved`: whether sums are over earlier tokens, made of sums of halves.
     - `seen`: how many tokens a token sees on average, where those have windows; None for all earlier ones.
+    - `batch`: whether such sums are computed for many measures side by side, by vmap.
     """
 
     n: int
@@ -61,6 +62,7 @@ class Request:
     points: np.ndarray | None = None
     halved: bool = False
     seen: float | None = None
+    batch: bool = False
 
 
 def choose(summation: Any = None, request: Request | None = None) -> AbstractSummation:
@@ -100,8 +102,10 @@ def _named(name: str, request: Request) -> AbstractSummation:
 
 
 def _make(name: str, r: Request) -> AbstractSummation:
-    if name in ("circle", "sphere"):
-        return (Circle if name == "circle" else Sphere)(max(_couplings(r)), r.tolerance)
+    if name == "circle":
+        return Circle(max(_couplings(r)), r.tolerance, direct=_direct(r))
+    if name == "sphere":
+        return Sphere(max(_couplings(r)), r.tolerance)
     if name == "euclidean":
         root = _root(r)
         assert root is not None
@@ -115,6 +119,8 @@ def _why_not(name: str, r: Request) -> str | None:
         return None
     if r.d > 3:
         return "it needs d ≤ 3"
+    if r.batch and r.halved:
+        return "sums over earlier tokens are dense where many runs are computed side by side"
     if r.scores is None:
         return "it sums exponentials of inner products, with parameters that are known when the run begins and do not change"
     if name == "euclidean":
@@ -215,13 +221,26 @@ def _cost(name: str, r: Request) -> float:
     if name == "dense":
         return 0.05 + pairs * (1.8e-6 + 7.4e-8 * r.d)
     if name == "circle":
-        return 2.4 + 1.1e-4 * both
+        return _direct_cost(r) if _direct(r) else _transforms_cost(r)
     if name == "sphere":
         return 3.9 + 3.3e-4 * both + 9.1e-6 * _degree(r) ** 3
     root = _root(r)
     assert root is not None
     coefficients = (2 * frequencies(_extent(root, r)) + 1) ** r.d
     return 2 + {1: 8.1e-5, 2: 2.6e-4, 3: 2.3e-3}[r.d] * both + {1: 1e-4, 2: 1e-4, 3: 6.3e-4}[r.d] * coefficients
+
+
+def _direct(r: Request) -> bool:
+    """Whether series on the circle are summed point by point. Under vmap they are: transforms would be planned one by one."""
+    return r.batch or (not r.halved and _direct_cost(r) < _transforms_cost(r))
+
+
+def _direct_cost(r: Request) -> float:
+    return 0.1 + 1.6e-6 * _degree(r) * (r.n + r.queries)
+
+
+def _transforms_cost(r: Request) -> float:
+    return 1.5 + 5e-5 * (r.n + r.queries)
 
 
 def _halved_cost(name: str, r: Request) -> float:

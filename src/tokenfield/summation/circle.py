@@ -6,11 +6,13 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from tokenfield._norms import sizes
+from tokenfield.summation import series
 from tokenfield.summation.base import Related
 from tokenfield.summation.spectral import AbstractSpectral, Split, coarse
 from tokenfield.summation.transforms import arctan2, to_modes, to_points
@@ -31,6 +33,9 @@ class Circle(AbstractSpectral):
 
     - `beta`: the largest product of the two lengths. Where β is traced, it is a bound: beyond it sums are dense.
     - `tolerance`: how large a row's error may be, relative to its own total.
+    - `tangents`: whether only tangents are read.
+    - `direct`: whether series are summed point by point, in O(n · modes), instead of by non-uniform FFTs: for fewer than some
+      thousands of tokens, and for batches.
 
     >>> θ = np.linspace(0, 6, 1000)
     >>> x = jnp.asarray(np.stack([np.cos(θ), np.sin(θ)], axis=1))
@@ -42,10 +47,11 @@ class Circle(AbstractSpectral):
     frequencies: int = eqx.field(static=True)
     tolerance: float = eqx.field(static=True)
     tangents: bool = eqx.field(static=True)
+    direct: bool = eqx.field(static=True)
 
-    def __init__(self, beta: float, tolerance: float = 1e-9, tangents: bool = False):
+    def __init__(self, beta: float, tolerance: float = 1e-9, tangents: bool = False, direct: bool = False):
         self.frequencies = coarse(1 + reach(beta, 2, self.errors(0, float, tolerance)[0]))
-        self.tolerance, self.tangents = tolerance, tangents
+        self.tolerance, self.tangents, self.direct = tolerance, tangents, direct
 
     @property
     def modes(self) -> int:
@@ -62,8 +68,9 @@ class Circle(AbstractSpectral):
     def convolve(
         self, x: Float[Array, "m 2"], y: Float[Array, "n 2"], charges: Complex[Array, "b n"], precision: float
     ) -> Complex[Array, "b m"]:
-        c = to_modes(2 * self.modes + 1, charges, [angle(y)], precision)
-        return to_points(c * self._kernel(coupling(x, y))[1:-1], [angle(x)], precision)
+        there, here = self._places(y), self._places(x)
+        κ = self._kernel(coupling(x, y))[1:-1]
+        return self._sums(κ * self._modes(charges, there, 0, precision), here, precision)
 
     def own(
         self,
@@ -73,22 +80,38 @@ class Circle(AbstractSpectral):
         precision: float,
         related: Related,
     ) -> tuple[Float[Array, " m"], Float[Array, "m p"]]:
-        β, r, φ = coupling(x, y), sizes(y[0]), angle(y)
-        if related.turn is None:
-            θ = angle(x)
-        elif related.turn.ndim == 0:
-            θ, β = φ, β * jnp.where(related.turn < 0, -1.0, 1.0)
+        β, r, there = coupling(x, y), sizes(y[0]), self._places(y)
+        if related.multiple is not None:
+            here, β = there, β * jnp.where(related.multiple < 0, -1.0, 1.0)
+        elif related.turn is None or self.direct:
+            here = self._places(x)
         else:
-            θ = turned(φ, related.turn)
-        c = to_modes(2 * self.modes + 3, mass[None].astype(complex_like(mass)), [φ], precision)[0]
-        κ = self._kernel(β)
-        if self.tangents and related.turn is not None and related.turn.ndim == 0:
-            both = to_points((c[1:-1] * (κ[1:-1] - 0.5 * (κ[:-2] - κ[2:])))[None], [θ], precision)[0]
+            here = turned(there, related.turn)
+        c, κ = self._modes(mass[None], there, 1, precision)[0], self._kernel(β)
+        if self.tangents and related.multiple is not None:
+            both = self._sums((c[1:-1] * (κ[1:-1] - 0.5 * (κ[:-2] - κ[2:])))[None], here, precision)[0]
             across = jnp.stack([-y[:, 1], y[:, 0]], axis=1)  # of length r
             return jnp.real(both), related.back * jnp.imag(both)[:, None] * across
-        total, sums = to_points(jnp.stack([c[1:-1], c[:-2]]) * κ[1:-1], [θ], precision)
+        total, sums = self._sums(jnp.stack([c[1:-1], c[:-2]]) * κ[1:-1], here, precision)
         keys = r * jnp.stack([jnp.real(sums), jnp.imag(sums)], axis=1)
         return jnp.real(total), keys * related.back if related.back.ndim == 0 else keys @ related.back.T
+
+    def _places(self, x: Float[Array, "n 2"]) -> Any:
+        """Points as the transforms take them: angles, or (cos, sin)."""
+        return series.turns(x) if self.direct else angle(x)
+
+    def _modes(self, charges: Array, places: Any, more: int, precision: float) -> Complex[Array, "b k"]:
+        """The coefficients of charges at k = -M..M, and at so many more on both sides."""
+        count = 2 * (self.modes + more) + 1
+        if self.direct:
+            return jax.vmap(lambda q: series.to_modes(count, q, places))(charges)
+        return to_modes(count, charges.astype(complex_like(charges)), [places], precision)
+
+    def _sums(self, c: Complex[Array, "b k"], places: Any, precision: float) -> Complex[Array, "b m"]:
+        """The series with these coefficients, at the places."""
+        if self.direct:
+            return jax.vmap(lambda c: series.to_points(c, places))(c)
+        return to_points(c, [places], precision)
 
     def _kernel(self, β: Float[Array, ""]) -> Float[Array, " k"]:
         """e^{-|β|} I_k(β) for k = -M-1..M+1, from samples of the kernel: to rounding, which is all that an absolute error needs."""

@@ -75,6 +75,9 @@ class AbstractSpectral(AbstractVariant):
     def halves(self) -> bool:
         return True
 
+    def holds(self, n: int) -> int:
+        return 16 * n
+
     def dtype(self, given: Any) -> Any:
         """The precision of the transforms: float64 where there is one, unless float32 errs little beside the tolerance."""
         _, δ = self.errors(self.modes, given, self.tolerance)
@@ -96,11 +99,13 @@ class AbstractSpectral(AbstractVariant):
         precision, δ = self.errors(self.modes, q.dtype, self.tolerance)
         sums, mass, reaches = self.fast(q, k, v, w, bias, precision, related)
         low = ~(sums.total > 2 * δ / self.tolerance * mass)
+        multiple = None if related is None else related.multiple
 
         def dense(rows: Any) -> ExponentialSums:
+            queries = q if multiple is None else multiple * k  # computed again, not kept
             if rows is None:
-                return Dense().exponential(q, k, v, w, bias=bias)
-            return Dense(queries=ROWS).exponential(q[rows], k, v, w, bias=bias)
+                return Dense().exponential(queries, k, v, w, bias=bias)
+            return Dense(queries=ROWS).exponential(queries[rows], k, v, w, bias=bias)
 
         return resummed(sums, low, ~reaches, dense)
 
@@ -184,8 +189,23 @@ def resummed(
         place = jnp.where(jnp.arange(count) < jnp.sum(low), rows, m)  # what is not needed is written nowhere
         return jax.tree.map(lambda old, new: old.at[place].set(new, mode="drop"), sums, dense(rows))
 
-    level = jnp.searchsorted(jnp.asarray(counts), jnp.where(everything, m, jnp.sum(low)))
-    return lax.switch(level, [functools.partial(again, count) for count in counts], sums)
+    def some(sums: ExponentialSums) -> ExponentialSums:
+        level = jnp.searchsorted(jnp.asarray(counts), jnp.where(everything, m, jnp.sum(low)))
+        return lax.switch(of_a_batch(level), [functools.partial(again, count) for count in counts], sums)
+
+    return lax.cond(of_a_batch(everything | jnp.any(low)), some, lambda sums: sums, sums)
+
+
+@jax.custom_batching.custom_vmap
+def of_a_batch(choice: Array) -> Array:
+    """Which branch is taken. Under vmap the whole batch takes the same, that of the largest number: a choice that differed among
+    members would make all of them compute every branch."""
+    return choice
+
+
+@of_a_batch.def_vmap
+def _of_a_batch(size: int, batched: Any, choice: Array) -> tuple[Array, bool]:
+    return of_a_batch(jnp.max(choice)), False
 
 
 def paired(charges: Float[Array, "n c"]) -> Complex[Array, "b n"]:

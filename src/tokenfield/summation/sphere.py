@@ -77,8 +77,8 @@ class Sphere(AbstractSpectral):
         related: Related,
     ) -> tuple[Float[Array, " m"], Float[Array, "m p"]]:
         β, r, places = coupling(x, y), sizes(y[0]), _angles(y)
-        if related.turn is not None and related.turn.ndim == 0:
-            asked, β = places, β * jnp.where(related.turn < 0, -1.0, 1.0)
+        if related.multiple is not None:
+            asked, β = places, β * jnp.where(related.multiple < 0, -1.0, 1.0)
         else:
             asked = _angles(x)
         c = to_modes((2 * self.degree + 1,) * 2, mass[None].astype(complex_like(mass)), places, precision)

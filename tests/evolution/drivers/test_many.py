@@ -270,3 +270,20 @@ def test_watching_and_tracing_are_refused():
         tkf.evolve(FLOWS, STARTS, t=1.0, watch=print)
     with pytest.raises(InputError, match=r"jax\.vmap"):
         jax.jit(lambda b: tkf.evolve([tkf.sa(b), tkf.sa(2.0)], STARTS[0], t=1.0).x)(1.0)
+
+
+def test_ensembles_on_the_circle_are_summed_fast():
+    """One summation for all, for the largest β; members are those of dense sums."""
+    flows = [tkf.sa(beta) for beta in (1.0, 30.0)]
+    starts = [tkf.Tokens.uniform_sphere(150, 2, seed=seed) for seed in range(2)]
+    ours, dense = (tkf.evolve(flows, starts, t=1.0, save=3, summation=how) for how in (None, "dense"))
+    assert ours.provenance.summation.startswith("circle") and dense.provenance.summation == "dense"
+    assert np.max(abs(ours.x - dense.x)) < 1e-11
+    few = tkf.evolve(flows, [tkf.Tokens.uniform_sphere(20, 2, seed=0)], t=1.0, save=2)
+    assert few.provenance.summation == "dense"
+
+
+def test_ensembles_refuse_sums_that_do_not_serve_all():
+    flows, start = [tkf.sa(1.0), tkf.sa(4.0)], tkf.Tokens.uniform_sphere(150, 4, seed=0)
+    with pytest.raises(tkf.errors.InputError, match="'circle' does not serve here"):
+        tkf.evolve(flows, start, t=1.0, summation="circle")

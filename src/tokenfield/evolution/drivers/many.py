@@ -140,10 +140,10 @@ class Posed(eqx.Module):
         return eqx.filter_vmap(one, in_axes=axes)(members.flow, members.start, members.seed, members.ts, *arguments)
 
 
-def slots_for(shape: tuple[int, ...], dtype: Any, album: int, count: int) -> int:
-    """How many members walk side by side."""
-    size, rows = int(np.prod(shape)), shape[0]
-    step = 12 * size + rows * min(rows, 2048)
+def slots_for(shape: tuple[int, ...], held: int, dtype: Any, album: int, count: int) -> int:
+    """How many members walk side by side, whose states have a shape and whose sums hold so many numbers."""
+    size = int(np.prod(shape))
+    step = 12 * size + held
     most = min(MEMORY / (2 * album * size + step), CACHE / step) / np.dtype(dtype).itemsize
     return int(np.clip(most, 1, count))
 
@@ -269,8 +269,7 @@ class Slots:
     def __init__(self, task: Task):
         assert task.ensemble is not None
         self.task, self.ensemble = task, task.ensemble
-        summation = "dense" if task.summation is None else task.summation  # members are alike, whatever their numbers
-        self.posed = Posed(task.plan, task.kind, summation, task.tolerance)
+        self.posed = Posed(task.plan, task.kind, self._summation(), task.tolerance)
         self.seeds = self.ensemble.seeds(task.seed)
         self.saves = np.asarray(task.saves)
         self.motion = self._first_motion()
@@ -278,7 +277,8 @@ class Slots:
         self.pages = (
             pages(shape, dtype, ALBUM) if task.plan.observe is None else self._observed_pages(task.plan.observe)
         )
-        count = slots_for(shape, dtype, min(self.pages, len(self.saves)), len(self.ensemble))
+        held = 0 if self.motion.sums is None else self.motion.sums.holds(shape[0])
+        count = slots_for(shape, held, dtype, min(self.pages, len(self.saves)), len(self.ensemble))
         self.entered, self.left = 0, 0
         self.who, self.kept = np.full(count, -1), np.zeros(count, int)
         self.busy, self.full = np.zeros(count, bool), np.zeros(count, bool)
@@ -291,6 +291,13 @@ class Slots:
         self.times = np.zeros((total, len(self.saves)), dtype)
         self.numbers = {name: np.zeros(total, int) for name in ("code", "steps", "accepted")}
         self.reached = np.zeros(total, dtype)
+
+    def _summation(self) -> Any:
+        """The summation of all members, which are alike, whatever their numbers."""
+        task, e = self.task, self.ensemble
+        if "summation" not in task.kind.options:
+            return task.summation
+        return Flow.summation_of_all(e.flows, e.starts[0], task.summation, task.tolerance)
 
     def _first_motion(self) -> Any:
         """The motion of a member, abstractly: only its shape is asked for."""
