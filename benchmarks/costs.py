@@ -17,8 +17,8 @@ from scipy.optimize import nnls
 from benchmarks.harness import markdown, warm
 from tokenfield.summation import Dense, Request
 from tokenfield.summation.base import Related
-from tokenfield.summation.choose import _cost, _degree, _direct_cost, _make, _transforms_cost, _why_not
-from tokenfield.summation.circle import Circle
+from tokenfield.summation.choose import _cost, _degree, _make, _why_not
+from tokenfield.summation.circle import Circle, direct_cost, transforms_cost
 from tokenfield.summation.euclidean import Euclidean
 
 TOLERANCE = 1e-9
@@ -75,7 +75,7 @@ def circle(direct: bool) -> list[Point]:
             x = points(n, 2)
             asked, u = request(x, β, True), jnp.asarray(x)
             took = milliseconds(Circle(β, TOLERANCE, direct=direct), β * u, u, u)
-            model = (_direct_cost if direct else _transforms_cost)(asked)
+            model = direct_cost(_degree(asked), 2 * n) if direct else transforms_cost(2 * n)
             found.append(Point([1, 2 * n * (_degree(asked) if direct else 1)], took, model))
     return found
 

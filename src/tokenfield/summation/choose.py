@@ -11,7 +11,7 @@ import numpy as np
 from tokenfield._checks import brief
 from tokenfield.errors import InputError, suggest
 from tokenfield.summation.base import AbstractSummation
-from tokenfield.summation.circle import Circle, reach
+from tokenfield.summation.circle import Circle, direct_cost, reach, transforms_cost
 from tokenfield.summation.dense import Dense
 from tokenfield.summation.euclidean import Euclidean, frequencies
 from tokenfield.summation.halving import BLOCK, LEAF, rounds_for
@@ -103,7 +103,7 @@ def _named(name: str, request: Request) -> AbstractSummation:
 
 def _make(name: str, r: Request) -> AbstractSummation:
     if name == "circle":
-        return Circle(max(_couplings(r)), r.tolerance, direct=_direct(r))
+        return Circle(max(_couplings(r)), r.tolerance, direct=True if r.batch else None)
     if name == "sphere":
         return Sphere(max(_couplings(r)), r.tolerance)
     if name == "euclidean":
@@ -221,26 +221,14 @@ def _cost(name: str, r: Request) -> float:
     if name == "dense":
         return 0.05 + pairs * (1.8e-6 + 7.4e-8 * r.d)
     if name == "circle":
-        return _direct_cost(r) if _direct(r) else _transforms_cost(r)
+        direct = direct_cost(_degree(r), both)
+        return direct if r.batch else min(direct, transforms_cost(both))
     if name == "sphere":
         return 3.9 + 3.3e-4 * both + 9.1e-6 * _degree(r) ** 3
     root = _root(r)
     assert root is not None
     coefficients = (2 * frequencies(_extent(root, r)) + 1) ** r.d
     return 2 + {1: 8.1e-5, 2: 2.6e-4, 3: 2.3e-3}[r.d] * both + {1: 1e-4, 2: 1e-4, 3: 6.3e-4}[r.d] * coefficients
-
-
-def _direct(r: Request) -> bool:
-    """Whether series on the circle are summed point by point. Under vmap they are: transforms would be planned one by one."""
-    return r.batch or (not r.halved and _direct_cost(r) < _transforms_cost(r))
-
-
-def _direct_cost(r: Request) -> float:
-    return 0.1 + 1.6e-6 * _degree(r) * (r.n + r.queries)
-
-
-def _transforms_cost(r: Request) -> float:
-    return 1.5 + 5e-5 * (r.n + r.queries)
 
 
 def _halved_cost(name: str, r: Request) -> float:

@@ -1,5 +1,6 @@
 """Exponential sums over tokens on the circle, by a pair of non-uniform FFTs."""
 
+import abc
 import copy
 import functools
 import math
@@ -34,8 +35,8 @@ class Circle(AbstractSpectral):
     - `beta`: the largest product of the two lengths. Where β is traced, it is a bound: beyond it sums are dense.
     - `tolerance`: how large a row's error may be, relative to its own total.
     - `tangents`: whether only tangents are read.
-    - `direct`: whether series are summed point by point, in O(n · modes), instead of by non-uniform FFTs: for fewer than some
-      thousands of tokens, and for batches.
+    - `direct`: whether series are summed point by point, in O(n · modes), instead of by non-uniform FFTs; left out, whichever is
+      faster for so many points. Under vmap it is to be true, since transforms would be planned one by one.
 
     >>> θ = np.linspace(0, 6, 1000)
     >>> x = jnp.asarray(np.stack([np.cos(θ), np.sin(θ)], axis=1))
@@ -47,9 +48,9 @@ class Circle(AbstractSpectral):
     frequencies: int = eqx.field(static=True)
     tolerance: float = eqx.field(static=True)
     tangents: bool = eqx.field(static=True)
-    direct: bool = eqx.field(static=True)
+    direct: bool | None = eqx.field(static=True)
 
-    def __init__(self, beta: float, tolerance: float = 1e-9, tangents: bool = False, direct: bool = False):
+    def __init__(self, beta: float, tolerance: float = 1e-9, tangents: bool = False, direct: bool | None = None):
         self.frequencies = coarse(1 + reach(beta, 2, self.errors(0, float, tolerance)[0]))
         self.tolerance, self.tangents, self.direct = tolerance, tangents, direct
 
@@ -68,9 +69,9 @@ class Circle(AbstractSpectral):
     def convolve(
         self, x: Float[Array, "m 2"], y: Float[Array, "n 2"], charges: Complex[Array, "b n"], precision: float
     ) -> Complex[Array, "b m"]:
-        there, here = self._places(y), self._places(x)
-        κ = self._kernel(coupling(x, y))[1:-1]
-        return self._sums(κ * self._modes(charges, there, 0, precision), here, precision)
+        way = self._way(len(x) + len(y), precision)
+        c = way.to_modes(2 * self.modes + 1, charges, way.places(y))
+        return way.to_points(self._kernel(coupling(x, y))[1:-1] * c, way.places(x))
 
     def own(
         self,
@@ -80,38 +81,26 @@ class Circle(AbstractSpectral):
         precision: float,
         related: Related,
     ) -> tuple[Float[Array, " m"], Float[Array, "m p"]]:
-        β, r, there = coupling(x, y), sizes(y[0]), self._places(y)
+        way, β = self._way(len(x) + len(y), precision), coupling(x, y)
+        there = way.places(y)
         if related.multiple is not None:
             here, β = there, β * jnp.where(related.multiple < 0, -1.0, 1.0)
-        elif related.turn is None or self.direct:
-            here = self._places(x)
         else:
-            here = turned(there, related.turn)
-        c, κ = self._modes(mass[None], there, 1, precision)[0], self._kernel(β)
+            here = way.places(x) if related.turn is None else way.turned(there, related.turn)
+        c, κ = way.to_modes(2 * self.modes + 3, mass[None], there)[0], self._kernel(β)
         if self.tangents and related.multiple is not None:
-            both = self._sums((c[1:-1] * (κ[1:-1] - 0.5 * (κ[:-2] - κ[2:])))[None], here, precision)[0]
-            across = jnp.stack([-y[:, 1], y[:, 0]], axis=1)  # of length r
+            both = way.to_points((c[1:-1] * (κ[1:-1] - 0.5 * (κ[:-2] - κ[2:])))[None], here)[0]
+            across = jnp.stack([-y[:, 1], y[:, 0]], axis=1)  # of length |y|
             return jnp.real(both), related.back * jnp.imag(both)[:, None] * across
-        total, sums = self._sums(jnp.stack([c[1:-1], c[:-2]]) * κ[1:-1], here, precision)
-        keys = r * jnp.stack([jnp.real(sums), jnp.imag(sums)], axis=1)
+        total, sums = way.to_points(jnp.stack([c[1:-1], c[:-2]]) * κ[1:-1], here)
+        keys = sizes(y[0]) * jnp.stack([jnp.real(sums), jnp.imag(sums)], axis=1)
         return jnp.real(total), keys * related.back if related.back.ndim == 0 else keys @ related.back.T
 
-    def _places(self, x: Float[Array, "n 2"]) -> Any:
-        """Points as the transforms take them: angles, or (cos, sin)."""
-        return series.turns(x) if self.direct else angle(x)
-
-    def _modes(self, charges: Array, places: Any, more: int, precision: float) -> Complex[Array, "b k"]:
-        """The coefficients of charges at k = -M..M, and at so many more on both sides."""
-        count = 2 * (self.modes + more) + 1
-        if self.direct:
-            return jax.vmap(lambda q: series.to_modes(count, q, places))(charges)
-        return to_modes(count, charges.astype(complex_like(charges)), [places], precision)
-
-    def _sums(self, c: Complex[Array, "b k"], places: Any, precision: float) -> Complex[Array, "b m"]:
-        """The series with these coefficients, at the places."""
-        if self.direct:
-            return jax.vmap(lambda c: series.to_points(c, places))(c)
-        return to_points(c, [places], precision)
+    def _way(self, points: int, precision: float) -> "Way":
+        """How series are summed over so many points, queries and keys together."""
+        if self.direct is None:
+            return Directly() if direct_cost(self.modes, points) < transforms_cost(points) else Transformed(precision)
+        return Directly() if self.direct else Transformed(precision)
 
     def _kernel(self, β: Float[Array, ""]) -> Float[Array, " k"]:
         """e^{-|β|} I_k(β) for k = -M-1..M+1, from samples of the kernel: to rounding, which is all that an absolute error needs."""
@@ -119,6 +108,72 @@ class Circle(AbstractSpectral):
         kernel = jnp.exp(β * jnp.cos(2 * math.pi * jnp.arange(samples) / samples) - jnp.abs(β))
         half = jnp.real(jnp.fft.rfft(kernel))[: self.modes + 2] / samples
         return jnp.concatenate([half[:0:-1], half])
+
+
+# Milliseconds of one sum on two cores, of so many points, queries and keys together (`python -m benchmarks costs`).
+
+
+def direct_cost(modes: int, points: int) -> float:
+    return 0.1 + 1.6e-6 * modes * points
+
+
+def transforms_cost(points: int) -> float:
+    return 1.5 + 5e-5 * points
+
+
+class Way(abc.ABC):
+    """How series on the circle are summed. Who asks does not look at places."""
+
+    @abc.abstractmethod
+    def places(self, x: Float[Array, "n 2"]) -> Any:
+        """Points as this way takes them."""
+
+    @abc.abstractmethod
+    def turned(self, places: Any, M: Float[Array, "2 2"]) -> Any:
+        """The places of M x, M a multiple of a rotation or a reflection."""
+
+    @abc.abstractmethod
+    def to_modes(self, count: int, charges: Array, places: Any) -> Complex[Array, "b k"]:
+        """Coefficients of charges at so many modes about 0."""
+
+    @abc.abstractmethod
+    def to_points(self, c: Complex[Array, "b k"], places: Any) -> Complex[Array, "b m"]:
+        """The series with these coefficients."""
+
+
+class Directly(Way):
+    """Series point by point, where a point is (cos, sin)."""
+
+    def places(self, x: Float[Array, "n 2"]) -> series.Turn:
+        return series.turns(x)
+
+    def turned(self, places: series.Turn, M: Float[Array, "2 2"]) -> series.Turn:
+        return series.turns(jnp.stack(places, axis=1) @ M.T)
+
+    def to_modes(self, count: int, charges: Array, places: series.Turn) -> Complex[Array, "b k"]:
+        return jax.vmap(lambda q: series.to_modes(count, q, places))(charges)
+
+    def to_points(self, c: Complex[Array, "b k"], places: series.Turn) -> Complex[Array, "b m"]:
+        return jax.vmap(lambda c: series.to_points(c, places))(c)
+
+
+class Transformed(Way):
+    """Series by non-uniform FFTs, where a point is an angle."""
+
+    def __init__(self, precision: float):
+        self.precision = precision
+
+    def places(self, x: Float[Array, "n 2"]) -> Float[Array, " n"]:
+        return angle(x)
+
+    def turned(self, places: Float[Array, " n"], M: Float[Array, "2 2"]) -> Float[Array, " n"]:
+        return turned(places, M)
+
+    def to_modes(self, count: int, charges: Array, places: Float[Array, " n"]) -> Complex[Array, "b k"]:
+        return to_modes(count, charges.astype(complex_like(charges)), [places], self.precision)
+
+    def to_points(self, c: Complex[Array, "b k"], places: Float[Array, " n"]) -> Complex[Array, "b m"]:
+        return to_points(c, [places], self.precision)
 
 
 @functools.lru_cache(maxsize=4096)

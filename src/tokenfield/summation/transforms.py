@@ -46,11 +46,12 @@ def to_points(
 
 
 def _tamed(points: list[Array]) -> tuple[list[Array], Array]:
-    """The points, with 0 for those out of range, and which are in it. Both are put into memory: whoever uses them would otherwise
+    """The points, with 0 for those out of range, and which are in it. Points are put into memory: whoever uses them would otherwise
     compute the angles again, each by itself."""
+    points = [lax.optimization_barrier(x) for x in points]
     inside = [jnp.abs(x) <= math.pi * (1 + 1e-6) for x in points]
     fine = functools.reduce(jnp.logical_and, inside)
-    return lax.optimization_barrier(([jnp.where(fine, x, 0.0) for x in points], fine))
+    return [jnp.where(fine, x, 0.0) for x in points], fine
 
 
 @functools.cache
