@@ -11,10 +11,12 @@ TOKENS = ("uniform_sphere", "gaussian", "uniform_box")
 DENSITIES = ("circle_wave", "sphere_wave")
 MOST = 20_000
 """The most tokens of a page."""
-HOTTEST = 100.0
+HOTTEST = 64.0
 """The largest β of the slider; fast sums are made for it."""
 NO_NOISE = 9999.0
 """The κ from which on there is no noise: the right end of the slider."""
+EYES = "1e-4"
+"""The tolerance of steps, if nobody asks for another: what eyes can see."""
 OWN = "own"
 """The option of what was given and has no control of its own."""
 
@@ -181,7 +183,14 @@ def _time() -> list[Control]:
             max=20,
             log=True,
         ),
-        _menu("rtol", "tolerance", "time", "usual", {name: name for name in ("usual", "1e-3", "1e-6", "1e-9")}),
+        Menu(
+            "rtol",
+            "tolerance",
+            "time",
+            EYES,
+            "Of every step. The usual one is what evolve takes.",
+            options=("1e-3", EYES, "1e-6", "1e-9", "usual"),
+        ),
         Switch(
             "coalesce",
             "merge tokens that have met",

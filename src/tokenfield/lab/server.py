@@ -113,7 +113,7 @@ class Server:
             )
         except OSError as error:
             raise InputError(
-                f"Port {self.port} of {self.host} cannot be used: {error.strerror or error}. Choose another --port."
+                f"Port {self.port} of {self.host} cannot be used: {_reason(error)}. Choose another --port."
             ) from None
         self.port = next(iter(sockets.sockets)).getsockname()[1]
         return sockets
@@ -355,3 +355,7 @@ def _quiet() -> Any:
 def tell(address: str) -> None:
     """Say where the page is."""
     print(f"The laboratory is open: {address}\nCtrl-C closes it.", flush=True, file=sys.stdout)
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno).lower() if error.errno else str(error)

@@ -10,7 +10,7 @@ import numpy as np
 from tokenfield import config, measures
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
-from tokenfield.lab.controls import DENSITIES, HOTTEST, NO_NOISE, OWN, TOKENS, Control, attention_fields, controls
+from tokenfield.lab.controls import DENSITIES, EYES, HOTTEST, NO_NOISE, OWN, TOKENS, Control, attention_fields, controls
 from tokenfield.spec import Spec
 
 if TYPE_CHECKING:
@@ -153,16 +153,18 @@ class Setting:
         data: dict[str, Any] = {"end": end, "save": 200}
         if p["clock"] == "log":
             data["spacing"] = "log"
-        if p["rtol"] != "usual":
-            data["rtol"] = float(p["rtol"])
+        if self.rtol is not None:
+            data["rtol"] = self.rtol
         if p["coalesce"]:
             data["coalesce"] = 1e-5
         return data
 
     @property
     def rtol(self) -> float | None:
-        """The tolerance that is asked for; None for the usual one."""
-        return None if self.values["rtol"] == "usual" else float(self.values["rtol"])
+        """The tolerance that is asked for; None for the usual one, which with noise is no smaller than what eyes can see."""
+        asked = self.values["rtol"]
+        noisy = asked == EYES and self.values["kappa"] < NO_NOISE
+        return None if asked == "usual" or noisy else float(asked)
 
     # Links: what an address holds.
 
