@@ -106,12 +106,17 @@ def play(
         ),
     ] = None,
     overrides: Set = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; any that is free when left out.")] = 0,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port; any that is free when left out.")
+    ] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Keep what the page downloads here as well. Without it nothing is written."
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Keep what the page downloads here as well. Without it nothing is written.",
         ),
     ] = None,
     host: Annotated[

@@ -9,7 +9,7 @@ program, and fast sums are made for the largest parameters that may come.
 
 import math
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -85,6 +85,7 @@ class Live:
         self.t, self.seed, self.asked = float(t), int(seed), rtol
         self.steps = self.accepted = 0
         self._per_step, self._length = 0.0, 0.0
+        self.measure: Any = mu0
         self.change(flow, mu0, widest=flow if widest is None else widest)
 
     @property
@@ -114,18 +115,18 @@ class Live:
 
         **Raises** `InputError` where they cannot go together. Then nothing has changed.
         """
-        flow, mu = self.flow if flow is None else flow, self.measure if mu is None else mu
+        flow, now = self.flow if flow is None else flow, cast(AbstractMeasure, self.measure if mu is None else mu)
         widest = self.widest if widest is None else widest
-        kind = motion_for(flow, type(mu))
-        mu.refuse_nonfinite()
-        settled = kind.settle(flow, mu)
+        kind = motion_for(flow, type(now))
+        now.refuse_nonfinite()
+        settled = kind.settle(flow, now)
         rtol = max(kind.rtol if self.asked is None else self.asked, 100 * float(jnp.finfo(settled.dtype).eps))
         number = lambda value: check.on_device(np.asarray(value, settled.dtype))
-        cast = as_dtype(flow, settled.dtype)
-        begun = _filled(cast, kind.begin(cast, settled, number(self.t)))
+        exact = as_dtype(flow, settled.dtype)
+        begun = _filled(exact, kind.begin(exact, settled, number(self.t)))
         wide = widest if flow.normalization.reads_directions else flow
         asked = wide.summation(begun, None, None, 0.1 * rtol) if "summation" in kind.options else None
-        self._motion = kind.pose(cast, begun, Sums(asked, 0.1 * rtol), np.asarray(self.seed))
+        self._motion = kind.pose(exact, begun, Sums(asked, 0.1 * rtol), np.asarray(self.seed))
         self.flow, self.widest, self.measure, self.rtol = flow, widest, settled, rtol
         self._plan = Plan(
             t0=number(self.t),
@@ -163,18 +164,18 @@ class Live:
     def _piece(self, goal: float, seconds: float) -> bool:
         """As many steps as will take about so many seconds; whether that led to the goal."""
         motion, dtype = self._motion, self._plan.t0.dtype
-        fresh = self._footing is None
+        footing, fresh = self._footing, self._footing is None
         if fresh:
             make_room()
         many = max(1, int(min(10_000.0, seconds / self._per_step))) if self._per_step > 0 else 2
-        taken = 0 if fresh else int(self._footing.walker.steps)  # pyright: ignore[reportOptionalMemberAccess]
+        taken = 0 if footing is None else int(footing.walker.steps)
         now = {
             "fresh": np.asarray(fresh),
             "goal": np.asarray(goal, dtype),
             "longest": np.asarray(AHEAD * max(goal - self.t, 1e-12), dtype),
             "limit": np.asarray(taken + many),
         }
-        footing = _nowhere((self._plan, motion, now)) if fresh else self._footing
+        footing = _nowhere((self._plan, motion, now)) if footing is None else footing
         began = time.perf_counter()
         seen = jax.block_until_ready(_onward((self._plan, motion, now), footing))
         self._learn(time.perf_counter() - began, int(seen.footing.walker.steps) - taken)
@@ -191,8 +192,7 @@ class Live:
     def _arrive(self, seen: "Seen") -> None:
         walker = seen.footing.walker
         self.steps, self.accepted = (
-            before + int(more)
-            for before, more in zip(self._before, (walker.steps, walker.accepted), strict=True)
+            before + int(more) for before, more in zip(self._before, (walker.steps, walker.accepted), strict=True)
         )
         self.status = Status(int(walker.status))
         self._length = float(walker.tnext) - float(walker.t)
@@ -239,15 +239,15 @@ class Late:
     ):
         self.t, self.asked, self.steps, self.rejected = float(t), rtol, 0, 0
         self.rtol, self.sums, self.message = math.nan, "", ""
+        self.measure: Any = mu0
         self.change(flow, mu0)
 
     def change(
         self, flow: Flow | None = None, mu: AbstractMeasure | None = None, *, widest: Flow | None = None
     ) -> None:
         """Go on from here with another flow, another measure, or both; refused ones change nothing."""
-        flow, mu = self.flow if flow is None else flow, self.measure if mu is None else mu
-        kind = motion_for(flow, type(mu))
-        settled = kind.settle(flow, mu)
+        flow, now = self.flow if flow is None else flow, cast(AbstractMeasure, self.measure if mu is None else mu)
+        settled = motion_for(flow, type(now)).settle(flow, now)
         evolve(flow, settled, (self.t, self.t * (1 + 1e-9) + 1e-9), save=1, coalesce=self.RADIUS, progress=False)
         self.flow, self.measure, self.status = flow, settled, Status.RUNNING
         self._ahead: list[tuple[float, AbstractMeasure]] = []
@@ -326,9 +326,7 @@ def _begin(fixed: Fixed) -> Footing:
     p = _problem(fixed)
     walker = start(p)
     shapes = eqx.filter_eval_shape(lambda walker: attempt(p, walker).dense, walker)
-    return Footing(
-        walker, walker.t, walker.t, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    )
+    return Footing(walker, walker.t, walker.t, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
 
 
 def _nowhere(fixed: Fixed) -> Footing:

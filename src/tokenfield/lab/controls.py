@@ -31,6 +31,7 @@ class Control:
     value: Any
     help: str = ""
     when: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
     def read(self, value: Any, before: Any) -> Any:
         """The value that somebody has sent as this control can take it; else the one before."""
@@ -39,12 +40,13 @@ class Control:
     def told(self) -> dict[str, Any]:
         """What the page is told: no field that says nothing."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: value for name, value in data.items() if value not in ("", None, {}, False) or name == "value"}
+        return {
+            name: value for name, value in data.items() if value not in ("", None, {}, (), False) or name == "value"
+        }
 
 
 @dataclasses.dataclass(frozen=True)
 class Menu(Control):
-    options: tuple[str, ...] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read(self, value: Any, before: Any) -> Any:
@@ -106,14 +108,14 @@ def _start(presets: tuple[str, ...], own: Mapping[str, Any]) -> list[Control]:
             "preset", "example", "start", OWN, "A published example.", options=(OWN, *presets), names={OWN: "of my own"}
         ),
         _menu("measure", "what moves", "start", "uniform_sphere", measures),
-        Range(
-            "n", "tokens n", "start", 500, when={"measure": counted}, min=1, max=MOST, log=True, whole=True
-        ),
+        Range("n", "tokens n", "start", 500, when={"measure": counted}, min=1, max=MOST, log=True, whole=True),
         Range("d", "dimension d", "start", 3, when={"measure": placed}, min=2, max=16, step=1, whole=True),
         Range(
             "seed", "seed", "start", 0, "Which random start.", {"measure": placed}, min=0, max=99, step=1, whole=True
         ),
-        Range("rho", "cosine ρ", "start", 0.0, when={"measure": ("equiangular_measure",)}, min=-0.2, max=0.95, step=0.01),
+        Range(
+            "rho", "cosine ρ", "start", 0.0, when={"measure": ("equiangular_measure",)}, min=-0.2, max=0.95, step=0.01
+        ),
         Range("k", "waves k", "start", 3, when=waves, min=1, max=12, step=1, whole=True),
         Range("amplitude", "amplitude", "start", 0.1, when=waves, min=0.01, max=0.9, step=0.01),
     ]
@@ -133,7 +135,9 @@ def _flow(own: Mapping[str, Any]) -> list[Control]:
         "rescaled": "rescaled",
         "trace_norm": "trace",
     } | ({OWN: "as given"} if "normalization" in own else {})
-    blocks = {"none": "none", "tanh": "tanh", "relu": "ReLU", "gelu": "GELU"} | ({OWN: "as given"} if "mlp" in own else {})
+    blocks = {"none": "none", "tanh": "tanh", "relu": "ReLU", "gelu": "GELU"} | (
+        {OWN: "as given"} if "mlp" in own else {}
+    )
     takes = lambda field: {"attention": tuple(name for name, fields in attention_fields().items() if field in fields)}
     return [
         _menu("attention", "attention", "flow", "softmax", attentions),

@@ -98,11 +98,12 @@ def _frames(run: Trajectory, title: str) -> Iterator[Frame]:
     log = len(times) > 3 and float(times[-1] - times[-2]) > 20 * float(times[1] - times[0])
     size = sum(array.size for array in run.final.arrays.values())
     most = min(MOST_FRAMES, max(2, MOST_NUMBERS // max(size, 1)))
-    wanted = scene.panels if run.own_flow is not None else tuple(p for p in scene.panels if p not in ("energy", "attention"))
+    wanted = (
+        scene.panels if run.own_flow is not None else tuple(p for p in scene.panels if p not in ("energy", "attention"))
+    )
     for k, i in enumerate(np.unique(np.linspace(0, len(times) - 1, most).round().astype(int))):
         mu, t = run[int(i)], float(times[i])
-        if hasattr(scene, "label"):
-            scene.label(mu)  # pyright: ignore[reportAttributeAccessIssue]
+        scene.label(mu)
         picture, looked = scene.stage(mu), scene.look(mu, run.own_flow, wanted)  # pyright: ignore[reportArgumentType]
         header = {"t": t, "first": k == 0, "log": log, **picture.header, **looked.header, "drag": False}
         header |= {"info": {"time": f"{t:.4g}"}, "caption": f"{title}, at time {t:.3g}"}
@@ -147,7 +148,16 @@ def hello(title: str, frames: Sequence[Frame], shown: Sequence[str]) -> dict[str
     known = {name for header, arrays in frames[:1] for name in (*header, *arrays)}
     panels = [{"id": name, **panel} for name, panel in PANELS.items() if name in known]
     last = max(1, len(frames) - 1)
-    slider = {"id": "frame", "label": "time", "group": "time", "min": 0, "max": last, "step": 1, "whole": True, "value": 0}
+    slider = {
+        "id": "frame",
+        "label": "time",
+        "group": "time",
+        "min": 0,
+        "max": last,
+        "step": 1,
+        "whole": True,
+        "value": 0,
+    }
     return {
         "title": title,
         "controls": [{**slider, "texts": [f"{t:.4g}" for t in times]}],
@@ -176,9 +186,9 @@ def rolled(frames: Sequence[Frame]) -> bytes:
     for seq, (header, arrays) in enumerate(frames):
         q = np.round(np.nan_to_num(arrays["x"], posinf=reach, neginf=-reach) / reach * LEVELS).astype(np.int16).T
         q = np.ascontiguousarray(q).view(np.uint16)
-        delta = before is not None and before.shape == q.shape
-        x, before = (q - before if delta else q), q
-        told = {**header, "seq": seq, "range": reach, "delta": bool(delta), "play": True}
+        x, delta = (q, False) if before is None or before.shape != q.shape else (q - before, True)
+        before = q
+        told = {**header, "seq": seq, "range": reach, "delta": delta, "play": True}
         frame = pack(told, {**arrays, "x": x})
         parts.append(struct.pack("<I", len(frame)) + frame)
     return gzip.compress(b"".join(parts), 6, mtime=0)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenfield import _interrupt
 from tokenfield import _checks as check
+from tokenfield import _interrupt
 from tokenfield._front import front_door
 from tokenfield._types import no_type_check
 from tokenfield.errors import InputError

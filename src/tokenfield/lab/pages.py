@@ -30,7 +30,9 @@ def bundle(entry: str) -> str:
 
     **Returns** the script; an `export default` stays.
     """
-    return "\n".join(_EXPORT.sub("", _IMPORT.sub("", path.read_text(encoding="utf-8"))) for path in _needed(WEB / entry))
+    return "\n".join(
+        _EXPORT.sub("", _IMPORT.sub("", path.read_text(encoding="utf-8"))) for path in _needed(WEB / entry)
+    )
 
 
 def _needed(path: Path, seen: dict[Path, None] | None = None) -> list[Path]:

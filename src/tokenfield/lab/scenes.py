@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,9 +50,15 @@ class Scene:
     """How a kind of measure is seen. `stage` is asked for every frame; `panel` some times a second, by the name of a panel."""
 
     panels: ClassVar[tuple[str, ...]] = ()
+    clustered: ClassVar[bool] = False
+    """Whether there are clusters to be counted."""
 
     def __init__(self, view: str = "ellipse"):
         self.view = view
+        self.count: int | None = None
+
+    def label(self, mu: Any) -> None:
+        """Look who belongs together; some times a second."""
 
     def stage(self, mu: Any) -> Picture:
         """The points and curves of a state."""
@@ -98,10 +104,11 @@ class TokenScene(Scene):
     """Tokens as points; in more than three dimensions by a fixed projection. Colours are clusters."""
 
     panels = ("energy", "clusters", "overlaps", "attention", "rank", "order")
+    clustered = True
 
     def __init__(self, view: str = "ellipse"):
         super().__init__(view)
-        self.labels, self.count = np.zeros(0, np.uint8), None
+        self.labels = np.zeros(0, np.uint8)
 
     def stage(self, mu: Any) -> Picture:
         x, w = np.asarray(mu.x), np.asarray(mu.w)
@@ -364,7 +371,7 @@ def _circle(points: int) -> np.ndarray:
     return np.stack([np.cos(θ), np.sin(θ)], axis=1)
 
 
-def _curves(curves: Any) -> Mapping[str, np.ndarray]:
+def _curves(curves: Any) -> dict[str, np.ndarray]:
     return {f"curve{k}": np.asarray(curve, np.float32) for k, curve in enumerate(curves)}
 
 

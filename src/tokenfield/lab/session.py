@@ -16,7 +16,7 @@ from tokenfield import __version__
 from tokenfield.errors import InputError
 from tokenfield.evolution.live import Late, Live
 from tokenfield.lab import film
-from tokenfield.lab.controls import OWN
+from tokenfield.lab.controls import MOST, OWN
 from tokenfield.lab.presets import NAMES, PRESETS, preset
 from tokenfield.lab.scenes import PANELS, Scene, scene_of
 from tokenfield.lab.setting import FLOW, START, Setting
@@ -258,25 +258,25 @@ class Session:
     def _hold(self) -> None:
         if self.held is not None:
             mu, (i, x) = self.live.measure, self.held
-            points = np.array(mu.x)  # pyright: ignore[reportAttributeAccessIssue]
+            points = np.array(mu.x)
             points[i] = x
-            self.live.change(mu=mu.with_points(points))  # pyright: ignore[reportAttributeAccessIssue]
+            self.live.change(mu=mu.with_points(points))
 
     def _add(self, place: Any) -> list[Message]:
         mu, x = self.live.measure, self._point(place)
         if x is None:
             return []
-        if mu.n >= self.setting.controls["n"].max:  # pyright: ignore[reportAttributeAccessIssue]
+        if mu.n >= MOST:
             raise InputError("The page has as many tokens as it may have. Remove some.")
-        return self._retoken(np.vstack([np.asarray(mu.x), x]), lambda part, end: np.append(part, end))  # pyright: ignore
+        return self._retoken(np.vstack([np.asarray(mu.x), x]), lambda part, end: np.append(part, end))
 
     def _remove(self, token: Any) -> list[Message]:
         mu, i = self.live.measure, self._token(token)
         if i is None:
             return []
-        if mu.n == 1:  # pyright: ignore[reportAttributeAccessIssue]
+        if mu.n == 1:
             raise InputError("The last token stays: there would be nothing to see.")
-        return self._retoken(np.delete(np.asarray(mu.x), i, axis=0), lambda part, _: np.delete(part, i))  # pyright: ignore
+        return self._retoken(np.delete(np.asarray(mu.x), i, axis=0), lambda part, _: np.delete(part, i))
 
     def _retoken(self, x: np.ndarray, changed: Callable[[np.ndarray, float], np.ndarray]) -> list[Message]:
         """Go on with other tokens; a new one weighs as much as the others do on average, and stands behind them."""
@@ -326,8 +326,8 @@ class Session:
         self.seq += 1
         mu, now = self.live.measure, time.perf_counter()
         due = self._first or now - self._looked > LOOKS
-        if due and hasattr(self.scene, "label"):
-            self.scene.label(mu)  # pyright: ignore[reportAttributeAccessIssue]
+        if due:
+            self.scene.label(mu)
         picture = self.scene.stage(mu)
         arrays = picture.arrays
         if due:
@@ -353,11 +353,10 @@ class Session:
         return pack(header, arrays)
 
     def _info(self) -> Message:
-        live = self.live
-        count = getattr(self.scene, "count", None)
+        live, count = self.live, self.scene.count
         return {
             "time": f"{live.t:.4g}" if self.setting.values["clock"] == "log" else f"{live.t:.2f}",
-            **({"clusters": str(count) if count is not None else "many"} if hasattr(self.scene, "count") else {}),
+            **({"clusters": "many" if count is None else str(count)} if self.scene.clustered else {}),
             "solver steps": f"{live.steps}, {live.rejected} taken again",
             "accuracy": f"{live.rtol:.0e} a step",
             **({"sums": live.sums} if live.sums else {}),

@@ -136,11 +136,9 @@ class Setting:
         return {"kind": "causal", "attention": one} if p["causal"] else one
 
     def _dimension(self, p: Mapping[str, Any]) -> int:
-        fixed = {"circle_wave": 2, "sphere_wave": 3}
-        given = self.start if self._given and self.start is not None else None
-        if given is not None or self._given:
-            return int(getattr(given or self.measure(), "d", p["d"]))
-        return fixed.get(p["measure"], p["d"])
+        if self._given:
+            return int(getattr(self.measure(), "d", p["d"]))
+        return {"circle_wave": 2, "sphere_wave": 3}.get(p["measure"]) or int(p["d"])
 
     def _normalization(self, p: Mapping[str, Any]) -> dict[str, Any]:
         kind = p["normalization"]
@@ -228,7 +226,9 @@ def _take_part(setting: Setting, part: str, data: dict[str, Any], numbers: tuple
     fits = lambda name: (
         name in numbers and isinstance(data[name], int | float) and known[name].read(data[name], None) == data[name]
     )
-    if data["kind"] in known[part].options and all(name == "kind" or fits(name) or data[name] is False for name in data):  # pyright: ignore
+    if data["kind"] in known[part].options and all(
+        name == "kind" or fits(name) or data[name] is False for name in data
+    ):
         setting.values |= {name: data[name] for name in data if name in numbers} | {part: data["kind"]}
     else:
         setting.own[part], setting.values[part] = data, OWN
@@ -240,7 +240,7 @@ def _take_measure(setting: Setting, mu: "AbstractMeasure") -> None:
         origin = {name: value for name, value in origin.items() if not (name == "r" and value == 1.0)}
         numbers = {name: int(value) if name == "n" else value for name, value in origin.items() if name != "kind"}
         plain = all(name in known and known[name].read(value, None) == value for name, value in numbers.items())
-        if plain and origin["kind"] in known["measure"].options:  # pyright: ignore
+        if plain and origin["kind"] in known["measure"].options:
             p |= numbers | {"measure": origin["kind"]}
             return
         setting.own["measure"] = origin
