@@ -1,7 +1,7 @@
 // Colours of clusters: told apart with every common kind of colour blindness (a test measures it), on paper and on slate.
 // 255 is "no cluster". Ramps go from the background to full ink in even steps of lightness.
 
-export const PALETTE = ['#2f6bd6', '#e08a00', '#00936b', '#b8447f', '#59b7e8', '#c2410c', '#7a5cc4', '#8a8b1c'];
+export const PALETTE = ['#2359c5', '#e18b00', '#2ca06f', '#b54783', '#90b7e1', '#f36e46', '#7c6ed1', '#807b03'];
 const PAPER = [[251, 251, 252], [205, 220, 243], [128, 166, 222], [52, 97, 178], [18, 34, 92]];
 const SLATE = [[24, 30, 41], [37, 63, 117], [54, 110, 186], [115, 172, 228], [226, 240, 252]];
 

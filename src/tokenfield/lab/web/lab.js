@@ -5,7 +5,7 @@
 
 import { element, short, download, calm } from './dom.js';
 import { unpack, fromBase64 } from './wire.js';
-import { rgb } from './colours.js';
+import { rgb, PALETTE } from './colours.js';
 import { stage, grid } from './stage.js';
 import { plot } from './plots.js';
 import { controls } from './controls.js';
@@ -114,13 +114,22 @@ function hang(lab) {
   const figures = hello.panels.filter(panel => lab.shown.includes(panel.id)).map(panel => {
     const old = before.get(panel.id);
     if (old?.panel.title === panel.title) return lab.plots.set(panel.id, old) && old.figure;
-    const box = element('div'), figure = element('figure', { 'data-figure': panel.id }, element('figcaption', { textContent: panel.title }), box);
+    const box = element('div'), figure = element('figure', { 'data-figure': panel.id }, element('figcaption', {}, panel.title, ...legend(panel)), box);
     lab.plots.set(panel.id, { panel, figure, ...plot(box, panel, () => lab.css) });
     return figure;
   });
   parts.panels.replaceChildren(...figures);
   lab.root.classList.toggle('bare', !figures.length);
   lab.fresh = Boolean(lab.last);
+}
+
+// Names of several lines, each beside its colour.
+function legend(panel) {
+  return (panel.names ?? []).map((name, k) => {
+    const key = element('span', { className: 'key', textContent: name });
+    key.style.setProperty('--key', PALETTE[k % PALETTE.length]);
+    return key;
+  });
 }
 
 function keep(lab, frame) {

@@ -22,15 +22,21 @@ void main() {
   o = vec4(mix(back, body, .2 + .8 * facing), 1.);
 }`];
 
+// Each piece of a line is a strip of four corners, as wide as asked for in pixels and soft at its edges.
 export const STRIPS = [`#version 300 es
-in vec3 point; uniform mat4 view; uniform vec3 eye; uniform float round; out float facing;
+in vec3 from, to; uniform mat4 view; uniform vec3 eye; uniform float round; uniform highp float width; uniform vec3 screen; out float facing, across;
 void main() {
-  gl_Position = view * vec4(point, 1.);
-  facing = round > 0. ? .3 + .7 * smoothstep(-.3, .5, dot(normalize(point), eye)) : 1.;
+  bool end = gl_VertexID > 1; float side = float(gl_VertexID & 1) * 2. - 1.;
+  vec4 p = view * vec4(from, 1.), q = view * vec4(to, 1.), c = end ? q : p;
+  vec2 along = normalize((q.xy / q.w - p.xy / p.w) * screen.xy + vec2(1e-7, 0.));
+  across = side * (.5 * width + 1.);
+  c.xy += vec2(-along.y, along.x) * across * 2. / screen.xy * c.w;
+  gl_Position = c;
+  facing = round > 0. ? .3 + .7 * smoothstep(-.3, .5, dot(normalize(end ? to : from), eye)) : 1.;
 }`, `#version 300 es
 precision mediump float;
-in float facing; uniform vec4 ink; out vec4 o;
-void main() { o = vec4(ink.rgb, ink.a * facing); }`];
+in float facing, across; uniform vec4 ink; uniform highp float width; out vec4 o;
+void main() { o = vec4(ink.rgb, ink.a * facing * clamp(.5 * width + .5 - abs(across), 0., 1.)); }`];
 
 // A disc that faces the eye, where the sphere's outline is; shaded so that it reads as a ball.
 export const BALL = [`#version 300 es

@@ -70,7 +70,7 @@ function change(run, ui, edit) {
 function begin(run) {
   run.random = generator(run.p.seed ?? 0);
   run.state = run.model.start(run.p, run.random);
-  Object.assign(run, { t: run.model.log ? 1e-3 : 0, first: true, steps: 0, step: 1e-3 });
+  Object.assign(run, { t: run.model.log ? 0.01 : 0, first: true, steps: 0, step: 1e-3 });
   follow(run);
 }
 

@@ -33,9 +33,10 @@ export function stage(box, act) {
     const now = performance.now(), old = seen.frame, flat = frame.x.shape[1] === 2;
     const jump = frame.first || !old || old.x.length !== frame.x.length || old.unit !== frame.unit || calm();
     painter.load(frame, jump);
-    if (!old || flat !== camera.flat || old.unit !== frame.unit || Boolean(old.field) !== Boolean(frame.field)) painter.scaffold(frame);
+    if (!old || flat !== camera.flat || old.unit !== frame.unit || old.scaffold !== frame.scaffold || Boolean(old.field) !== Boolean(frame.field)) painter.scaffold(frame);
     if (seen.before && !jump) seen.gap = clamp(0.8 * seen.gap + 0.2 * (now - seen.before), 8, 250);
     camera.flat = flat;
+    camera.centre = frame.centre ?? [0, 0, 0];
     seen.reach = jump && frame.first ? (frame.reach ?? 1) : seen.reach + 0.15 * ((frame.reach ?? 1) - seen.reach);
     if (frame.x.shape[0] <= seen.chosen) seen.chosen = -1;
     Object.assign(seen, { frame, before: now, stale: true });
@@ -95,7 +96,6 @@ function paint(gl) {
   const globe = { buffer: buffer(), index: buffer(), count: 0, field: gl.createTexture(), ramp: gl.createTexture(), columns: 0 };
   const palette = new Float32Array(PALETTE.flatMap(rgb));
   let unit = 0, split = null;
-  gl.enable(gl.DEPTH_TEST);
   gl.enable(gl.BLEND);
   gl.blendFunc(gl.SRC_ALPHA, gl.ONE_MINUS_SRC_ALPHA);
   gl.pixelStorei(gl.UNPACK_ALIGNMENT, 1);
@@ -121,7 +121,8 @@ function paint(gl) {
   // The scaffold: the sphere's graticule, the circle, or a cross of axes.
   function scaffold(frame) {
     const flat = frame.x.shape[1] === 2;
-    strips(wire, !frame.unit ? cross(flat) : flat ? [ring(t => [Math.cos(t), Math.sin(t), 0])] : frame.field ? [] : graticule());
+    const lines = frame.scaffold === false ? [] : !frame.unit ? cross(flat) : flat ? [ring(t => [Math.cos(t), Math.sin(t), 0])] : frame.field ? [] : graticule();
+    strips(wire, lines, lines.map(() => 'wire'));
   }
 
   // Polylines one after the other in one buffer, padded to three coordinates.
@@ -167,15 +168,17 @@ function paint(gl) {
     gl.viewport(0, 0, wide, high);
     gl.clearColor(...look.back, 1);
     gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
+    if (camera.flat) gl.disable(gl.DEPTH_TEST); else gl.enable(gl.DEPTH_TEST);
+    const pixels = Math.min(devicePixelRatio || 1, 2);
     let first = 0;
     for (const [i, tile] of tiles(split.length, wide, high).entries()) {
       gl.viewport(...tile);
       camera.aspect = tile[2] / tile[3];
-      const scene = { camera, look, view: camera.matrix(), eye: camera.axes()[2], high: tile[3], first, count: split[i], mixing, chosen: seen.chosen };
+      const scene = { camera, look, view: camera.matrix(), eye: camera.axes()[2], wide: tile[2], high: tile[3], first, count: split[i], mixing, chosen: seen.chosen };
       if (globe.shown) drawDensity(scene);
       else if (unit && !camera.flat) drawBall(scene);
-      drawStrips(scene, wire, 0.2);
-      if (i === 0) drawStrips(scene, curves, 1);
+      drawStrips(scene, wire, pixels);
+      if (i === 0) drawStrips(scene, curves, 1.6 * pixels);
       if (split[i]) drawTokens(scene);
       first += split[i];
     }
@@ -203,16 +206,20 @@ function paint(gl) {
     gl.drawElements(gl.TRIANGLES, globe.count, gl.UNSIGNED_SHORT, 0);
   }
 
-  function drawStrips({ camera, look, view, eye }, set, alpha) {
+  function drawStrips({ camera, look, view, eye, wide, high }, set, width) {
     if (!set.strips.length) return;
     const p = programs.STRIPS;
     gl.useProgram(p.program);
-    p.set({ view, eye, round: unit && !camera.flat ? 1 : 0 });
-    p.attribute('point', set.buffer, 3);
+    gl.depthMask(false);
+    p.set({ view, eye, round: unit && !camera.flat ? 1 : 0, width, screen: [wide, high, 0] });
     for (const [first, count, style] of set.strips) {
-      gl.uniform4f(p.where('ink'), ...look[style], alpha);
-      gl.drawArrays(gl.LINE_STRIP, first, count);
+      const [colour, alpha] = inkOf(look, style);
+      p.attribute('from', set.buffer, 3, gl.FLOAT, 12 * first, 1);
+      p.attribute('to', set.buffer, 3, gl.FLOAT, 12 * (first + 1), 1);
+      gl.uniform4f(p.where('ink'), ...colour, alpha);
+      gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count - 1);
     }
+    gl.depthMask(true);
   }
 
   function drawTokens({ camera, look, view, eye, high, first, count, mixing, chosen }) {
@@ -230,6 +237,10 @@ function paint(gl) {
 
   return { load, scaffold, draw, colours(bytes) { texture(globe.ramp, gl.RGBA, 256, 1, gl.RGBA, bytes, gl.NEAREST); } };
 }
+
+// A line's colour and strength: a name, or the number of a cluster.
+const STRENGTH = { wire: 0.2, dim: 0.45 };
+const inkOf = (look, style) => (typeof style === 'number' ? [rgb(PALETTE[style % PALETTE.length]), 1] : [look[style] ?? look.ink, STRENGTH[style] ?? 1]);
 
 // A linked program; `set` fills uniforms by their name and the length of their value.
 function program(gl, [vertex, fragment]) {
@@ -250,11 +261,12 @@ function program(gl, [vertex, fragment]) {
       else gl.uniform3fv(where(name), value);
     }
   };
-  const attribute = (name, buffer, size, type = gl.FLOAT, offset = 0) => {
+  const attribute = (name, buffer, size, type = gl.FLOAT, offset = 0, divisor = 0) => {
     const k = gl.getAttribLocation(made, name);
     gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
     gl.enableVertexAttribArray(k);
     gl.vertexAttribPointer(k, size, type, false, 0, offset);
+    gl.vertexAttribDivisor(k, divisor);
   };
   const constant = (name, value) => {
     const k = gl.getAttribLocation(made, name);
