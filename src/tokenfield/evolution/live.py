@@ -289,13 +289,11 @@ def _filled(flow: Flow, mu: Any) -> Any:
 
 
 def _trimmed(mu: Any, before: Any) -> Any:
-    """Without the weightless tokens that were added; numbers are on the host."""
-    host = jax.tree.map(np.asarray, mu)
-    if not hasattr(mu, "filled"):
-        return host
-    n = before.n
+    """Without the weightless tokens that were added."""
+    if not hasattr(mu, "filled") or mu.n == before.n:
+        return mu
     parts = lambda nu: [part for part in (nu.x, nu.w, nu.s) if part is not None]
-    return eqx.tree_at(parts, host, [part[:n] for part in parts(host)])
+    return eqx.tree_at(parts, mu, [check.on_device(np.asarray(part)[: before.n]) for part in parts(mu)])
 
 
 # The compiled program.
