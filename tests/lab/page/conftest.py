@@ -6,11 +6,16 @@ fails the test that it happened in."""
 import contextlib
 import functools
 import http.server
+import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlparse
+from urllib.parse import quote, urlparse
 
 import pytest
 
@@ -112,3 +117,37 @@ def explorables(tmp_path_factory) -> dict[str, str]:
     """Addresses of the explorables, as files: they need no server."""
     folder = Path(tmp_path_factory.mktemp("explorables"))
     return {path.stem: path.as_uri() for path in pages.write(folder)}
+
+
+class Laboratory:
+    """`tokenfield play` as a process of its own, on a port of its own."""
+
+    def __init__(self, *arguments):
+        self.arguments, self.port, self.process = arguments, 0, None
+        self.start()
+
+    def start(self):
+        command = [sys.executable, "-m", "tokenfield", "play", "--no-browser", "--port", str(self.port), *self.arguments]
+        quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **quick})
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, f"tokenfield play said {line!r}"
+        self.address = found[0].rstrip("/")
+        self.port = urlparse(self.address).port
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(20)
+        self.process.stdout.close()
+
+    def at(self, **values):
+        """The address of an experiment."""
+        return f"{self.address}/#{quote(json.dumps({'p': values}))}"
+
+
+@pytest.fixture(scope="session")
+def laboratory():
+    found = Laboratory()
+    yield found
+    found.stop()

@@ -47,10 +47,12 @@ const common = control => ({ id: `lab-${++made}-${control.id}`, 'data-control': 
 const label = (control, input) => element('label', { for: input.id, textContent: control.label });
 
 function menu(control, value, change) {
-  const option = name => element('option', { value: name, textContent: control.names?.[name] ?? String(name).replaceAll('_', ' ') });
+  const words = name => control.names?.[name] ?? String(name).replaceAll('_', ' ');
+  const option = name => element('option', { value: name, textContent: words(name) });
   const input = element('select', { ...common(control), onchange: () => change(input.value) }, ...control.options.map(option));
+  const long = control.options.some(name => words(name).length > 14); // then it stands below its label
   input.value = value;
-  return { row: element('div', { className: 'control menu' }, label(control, input), input), show: news => { input.value = news; } };
+  return { row: element('div', { className: `control menu${long ? ' long' : ''}` }, label(control, input), input), show: news => { input.value = news; } };
 }
 
 function toggle(control, value, change) {
@@ -58,7 +60,8 @@ function toggle(control, value, change) {
   return { row: element('div', { className: 'control switch' }, label(control, input), input), show: news => { input.checked = Boolean(news); } };
 }
 
-function range(control, value, change) {
+function range(declared, value, change) {
+  const control = { min: 0, max: 1, ...declared };
   const { to, from } = scale(control), shared = common(control);
   const step = control.log ? (to(control.max) - to(control.min)) / 400 : control.step ?? (control.max - control.min) / 200;
   const slider = element('input', { ...shared, type: 'range', min: to(control.min), max: to(control.max), step });
@@ -73,7 +76,6 @@ function range(control, value, change) {
   slider.oninput = () => { show(from(+slider.value), true); change(current); };
   field.onchange = () => { show(read(control, field.value, current)); field.value = shown(control, current); change(current); };
   field.onfocus = () => field.select();
-  field.onkeydown = event => { if (event.key === 'Enter') field.onchange(); };
   show(value);
   field.value = shown(control, value);
   return { row: element('div', { className: 'control range' }, label(control, slider), field, slider), show };

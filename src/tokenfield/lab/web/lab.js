@@ -146,6 +146,7 @@ function take(lab, frame) {
   if (frame.first) lab.t = NaN;
   keep(lab, frame);
   lab.scene?.show(frame);
+  if (frame.play && !lab.playing && lab.note) say(lab, lab.note = '');
   Object.assign(lab, { last: frame, t: frame.t, fresh: true, playing: frame.play });
   lab.frames++;
   lab.acks = (lab.acks ?? []).concat(frame.seq);
@@ -194,6 +195,7 @@ function tile({ hello, parts, scene }) {
 // ------------------------------------------------------------------------------------------------ messages
 function told(lab, message) {
   if (message.controls) furnish(lab, message);
+  if (message.note) Object.assign(lab, { note: message.note }) && say(lab, '');
   if ('say' in message) say(lab, message.say, message.kind);
   if (message.p) lab.controls.tell(message.p);
   share(lab, message.link);
@@ -202,8 +204,9 @@ function told(lab, message) {
   if (message.data) download(message.name ?? 'data.npz', new Blob([fromBase64(message.data)], { type: 'application/octet-stream' }));
 }
 
+// A note stands where nothing else is said, until it plays.
 function say(lab, words, kind = '') {
-  lab.parts.status.textContent = words;
+  lab.parts.status.textContent = words || lab.note || '';
   lab.parts.status.dataset.kind = words ? kind : '';
 }
 
@@ -264,8 +267,8 @@ function shortcut(lab, event) {
 }
 
 // Where the system asks for less motion, nothing begins to move by itself.
-export function settle(send, say) {
+export function settle(send, tell) {
   if (!calm()) return;
   send({ act: 'pause' });
-  say({ say: 'Paused, since this system asks for less motion. Play starts it.' });
+  tell({ note: 'Paused, since this system asks for less motion. Play starts it.' });
 }
