@@ -86,6 +86,7 @@ class Live:
         self.steps = self.accepted = 0
         self._per_step, self._length = 0.0, 0.0
         self.measure: Any = mu0
+        self._footing: Footing | None
         self.change(flow, mu0, widest=flow if widest is None else widest)
 
     @property
@@ -126,9 +127,8 @@ class Live:
         begun = _filled(exact, kind.begin(exact, settled, number(self.t)))
         wide = widest if flow.normalization.reads_directions else flow
         asked = wide.summation(begun, None, None, 0.1 * rtol) if "summation" in kind.options else None
-        self._motion = kind.pose(exact, begun, Sums(asked, 0.1 * rtol), np.asarray(self.seed))
-        self.flow, self.widest, self.measure, self.rtol = flow, widest, settled, rtol
-        self._plan = Plan(
+        motion = kind.pose(exact, begun, Sums(asked, 0.1 * rtol), np.asarray(self.seed))
+        plan = Plan(
             t0=number(self.t),
             t1=number(FOREVER),
             rtol=number(rtol),
@@ -139,7 +139,9 @@ class Live:
             strict=True,
             dt0=number(0.3 * self._length),
         )
-        self._footing: Footing | None = None
+        self._blank = _nowhere((plan, motion, _moment(settled.dtype)))  # some refuse each other here alone
+        self._plan, self._motion, self._footing = plan, motion, None
+        self.flow, self.widest, self.measure, self.rtol = flow, widest, settled, rtol
         self._before = self.steps, self.accepted
         self.status = Status.RUNNING
 
@@ -163,19 +165,15 @@ class Live:
 
     def _piece(self, goal: float, seconds: float) -> bool:
         """As many steps as will take about so many seconds; whether that led to the goal."""
-        motion, dtype = self._motion, self._plan.t0.dtype
-        footing, fresh = self._footing, self._footing is None
+        motion, footing = self._motion, self._footing
+        fresh = footing is None
         if fresh:
             make_room()
         many = max(1, int(min(10_000.0, seconds / self._per_step))) if self._per_step > 0 else 2
         taken = 0 if footing is None else int(footing.walker.steps)
-        now = {
-            "fresh": np.asarray(fresh),
-            "goal": np.asarray(goal, dtype),
-            "longest": np.asarray(AHEAD * max(goal - self.t, 1e-12), dtype),
-            "limit": np.asarray(taken + many),
-        }
-        footing = _nowhere((self._plan, motion, now)) if footing is None else footing
+        longest = AHEAD * max(goal - self.t, 1e-12)
+        now = _moment(self._plan.t0.dtype, fresh, goal, longest, taken + many)
+        footing = self._blank if footing is None else footing
         began = time.perf_counter()
         seen = jax.block_until_ready(_onward((self._plan, motion, now), footing))
         self._learn(time.perf_counter() - began, int(seen.footing.walker.steps) - taken)
@@ -331,6 +329,16 @@ def _nowhere(fixed: Fixed) -> Footing:
     """What has the shapes of a beginning: a run that has not begun is one with other numbers, not another program."""
     shapes = eqx.filter_eval_shape(_begin, fixed)
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+
+
+def _moment(dtype: Any, fresh: bool = True, goal: float = 0.0, longest: float = 1.0, limit: int = 1) -> dict[str, Any]:
+    """What differs from piece to piece: whether the run begins, the time to go to, the longest step, and after how many to stop."""
+    return {
+        "fresh": np.asarray(fresh),
+        "goal": np.asarray(goal, dtype),
+        "longest": np.asarray(longest, dtype),
+        "limit": np.asarray(limit),
+    }
 
 
 def _problem(fixed: Fixed) -> Problem:
