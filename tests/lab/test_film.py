@@ -89,8 +89,9 @@ def test_every_measure_can_be_filmed(run, tmp_path):
 def test_what_is_no_film(tmp_path):
     with pytest.raises(InputError, match="is a page"):
         RUN.film(tmp_path / "run.mp4")
+    (tmp_path / "folder.html").mkdir()
     with pytest.raises(StoreError, match="cannot be written"):
-        RUN.film(tmp_path / "nowhere" / "run.html")
+        RUN.film(tmp_path / "folder.html")
     kept = tkf.evolve(tkf.sa(1.0), MU, t=1.0, observe="mean_overlap")
     with pytest.raises(InputError, match="observables"):
         kept.film(tmp_path / "run.html")

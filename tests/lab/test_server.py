@@ -268,6 +268,8 @@ def test_a_flood_and_a_large_message_close_the_tab_alone():
                 await heard(socket, "frame")
                 assert await closing(socket, ["[" * 70_000]) in (None, 1009)
             await heard(other, "frame")
+            for _ in range(100):
+                await asyncio.sleep(0.05 * (server.tabs > 1))
             assert server.tabs == 1
 
     served(test)
@@ -410,14 +412,13 @@ def test_the_command_refuses_in_a_sentence(arguments, words):
 
 def test_help_teaches_and_loads_neither_jax_nor_websockets():
     script = (
-        "import sys\nfrom tokenfield.cli import app\ntry:\n    app(['play', '--help'])\nexcept SystemExit:\n    pass\n"
+        "import sys\nfrom typer.testing import CliRunner\nfrom tokenfield.cli import app\n"
+        "print(CliRunner().invoke(app, ['play', '--help']).output)\n"
         "assert not {'jax', 'websockets', 'anywidget'} & set(sys.modules), 'loaded'"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env={"COLUMNS": "200", "PATH": ""}
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "--no-browser" in done.stdout and "tokenfield play spec.toml" in done.stdout
+    assert "--no-browser" in done.stdout and "tokenfield play spec.toml" in " ".join(done.stdout.split())
 
 
 def test_a_missing_extra_is_said():

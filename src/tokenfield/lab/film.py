@@ -15,7 +15,7 @@ from tokenfield._files import whole
 from tokenfield.errors import InputError, StoreError
 from tokenfield.lab import pages
 from tokenfield.lab.scenes import PANELS, scene_of
-from tokenfield.lab.wire import dumped, pack
+from tokenfield.lab.wire import pack
 from tokenfield.trajectory import Trajectory
 
 MOST_FRAMES = 400
@@ -98,13 +98,10 @@ def _frames(run: Trajectory, title: str) -> Iterator[Frame]:
     log = len(times) > 3 and float(times[-1] - times[-2]) > 20 * float(times[1] - times[0])
     size = sum(array.size for array in run.final.arrays.values())
     most = min(MOST_FRAMES, max(2, MOST_NUMBERS // max(size, 1)))
-    wanted = (
-        scene.panels if run.own_flow is not None else tuple(p for p in scene.panels if p not in ("energy", "attention"))
-    )
     for k, i in enumerate(np.unique(np.linspace(0, len(times) - 1, most).round().astype(int))):
         mu, t = run[int(i)], float(times[i])
         scene.label(mu)
-        picture, looked = scene.stage(mu), scene.look(mu, run.own_flow, wanted)  # pyright: ignore[reportArgumentType]
+        picture, looked = scene.stage(mu), scene.look(mu, run.own_flow, scene.panels)
         header = {"t": t, "first": k == 0, "log": log, **picture.header, **looked.header, "drag": False}
         header |= {"info": {"time": f"{t:.4g}"}, "caption": f"{title}, at time {t:.3g}"}
         yield header, picture.arrays | looked.arrays
@@ -145,7 +142,7 @@ def _first(value: Any) -> Any:
 def hello(title: str, frames: Sequence[Frame], shown: Sequence[str]) -> dict[str, Any]:
     """What the page is told of a film: a slider over its frames, and the panels that they have."""
     times = [header["t"] for header, _ in frames]
-    known = {name for header, arrays in frames[:1] for name in (*header, *arrays)}
+    known = {name for header, arrays in frames for name, value in {**header, **arrays}.items() if value is not None}
     panels = [{"id": name, **panel} for name, panel in PANELS.items() if name in known]
     last = max(1, len(frames) - 1)
     slider = {
@@ -174,7 +171,7 @@ def page(title: str, frames: Sequence[Frame], about: Mapping[str, Any]) -> str:
     if not frames:
         raise InputError("There is nothing to film yet: play first.")
     data = base64.b64encode(rolled(frames)).decode()
-    start = f"player(document.querySelector('main'), {pages.inside(dumped(about))}, document.getElementById('film').textContent);"
+    start = f"player(document.querySelector('main'), {pages.quoted(about)}, document.getElementById('film').textContent);"
     return pages.alone(title, "player.js", start, f'<main></main><script type="text/plain" id="film">{data}</script>')
 
 

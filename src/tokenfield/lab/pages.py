@@ -8,8 +8,10 @@ import html
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from tokenfield._files import whole
+from tokenfield.lab.wire import dumped
 
 WEB = Path(__file__).with_name("web")
 POLICY = (
@@ -48,8 +50,13 @@ def _needed(path: Path, seen: dict[Path, None] | None = None) -> list[Path]:
 
 
 def inside(script: str) -> str:
-    """A script or data as it may stand inside a <script> element."""
-    return script.replace("</", "<\\/").replace("<!--", "<\\!--")
+    """A script as it may stand inside a <script> element."""
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def quoted(data: Any) -> str:
+    """Plain data as a script may hold it: whatever it says, it is no markup."""
+    return dumped(data).replace("<", "\\u003c")
 
 
 def alone(title: str, entry: str, start: str, body: str, kind: str = "film") -> str:

@@ -64,7 +64,7 @@ class Scene:
         """The points and curves of a state."""
         raise NotImplementedError
 
-    def look(self, mu: Any, flow: Flow, wanted: tuple[str, ...]) -> Picture:
+    def look(self, mu: Any, flow: Flow | None, wanted: tuple[str, ...]) -> Picture:
         """What the wanted panels show: numbers, or arrays."""
         seen = Picture({}, {})
         for name in wanted:
@@ -134,27 +134,29 @@ class TokenScene(Scene):
         radius = 2 * math.sin(ANGLE / 2) if on_sphere else SHARE * _reach(x)
         self.labels, self.count = leaders(x, radius)
 
-    def _clusters(self, mu: Any, flow: Flow) -> int | None:
+    def _clusters(self, mu: Any, flow: Flow | None) -> int | None:
         return self.count
 
-    def _energy(self, mu: Any, flow: Flow) -> float | None:
+    def _energy(self, mu: Any, flow: Flow | None) -> float | None:
         """Σ w_i w_j e^{β(<x_i, x_j> - 1)} of tokens on the sphere, of a sample where they are many."""
-        coupling, some = flow.coupling_if_any(), _sample(mu, SAMPLE)
+        coupling, some = None if flow is None else flow.coupling_if_any(), _sample(mu, SAMPLE)
         x, w = np.asarray(mu.x)[some], np.asarray(mu.w)[some]
         if coupling is None or np.abs(np.einsum("nd,nd->n", x, x) - 1).max() > 1e-6:
             return None
         w = w / w.sum()
         return float(w @ np.exp(float(coupling.beta) * (x @ x.T - 1)) @ w)
 
-    def _overlaps(self, mu: Any, flow: Flow) -> np.ndarray:
+    def _overlaps(self, mu: Any, flow: Flow | None) -> np.ndarray:
         x = np.asarray(mu.x)[_sample(mu, SAMPLE)]
         θ = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300)
         cosines = np.clip((θ @ θ.T)[np.triu_indices(len(θ), 1)], -1, 1)
         return (np.histogram(cosines, BINS, (-1, 1))[0] / max(len(cosines), 1)).astype(np.float32)
 
-    def _attention(self, mu: Any, flow: Flow) -> np.ndarray | None:
+    def _attention(self, mu: Any, flow: Flow | None) -> np.ndarray | None:
         """Whom some tokens attend to, in the order of their clusters; under a mask, in that of their positions."""
         some = _sample(mu, FEW)
+        if flow is None:
+            return None
         if flow.attention.mean_field:
             some = some[np.argsort(self.labels[some], kind="stable")]
         try:
@@ -164,11 +166,11 @@ class TokenScene(Scene):
         matrix = np.abs(matrix if matrix.ndim == 2 else matrix.mean(axis=0))
         return np.round(255 * matrix / max(float(np.nanmax(matrix)), 1e-300)).astype(np.uint8)
 
-    def _rank(self, mu: Any, flow: Flow) -> float:
+    def _rank(self, mu: Any, flow: Flow | None) -> float:
         x, w = np.asarray(mu.x, float), np.asarray(mu.w, float)
         return effective_rank(np.sqrt(np.maximum(np.linalg.eigvalsh((w[:, None] * x).T @ x), 0)))
 
-    def _order(self, mu: Any, flow: Flow) -> float:
+    def _order(self, mu: Any, flow: Flow | None) -> float:
         return float(np.linalg.norm(np.asarray(mu.w) @ np.asarray(mu.x)))
 
     def lifted(self, mu: Any, x: list[float], token: int | None = None) -> np.ndarray | None:
@@ -224,13 +226,13 @@ class GaussianScene(Scene):
         arrays = {"x": place(here)[None].astype(np.float32), "label": np.zeros(1, np.uint8)} | _curves(curves)
         return Picture({"unit": 0, "reach": 1.2 * top, "curves": styles}, arrays)
 
-    def _spectrum(self, mu: Any, flow: Flow) -> list[float]:
+    def _spectrum(self, mu: Any, flow: Flow | None) -> list[float]:
         return np.maximum(np.linalg.eigvalsh(np.asarray(mu.cov))[::-1], 0).tolist()
 
-    def _rank(self, mu: Any, flow: Flow) -> float:
+    def _rank(self, mu: Any, flow: Flow | None) -> float:
         return effective_rank(np.sqrt(np.maximum(np.linalg.eigvalsh(np.asarray(mu.cov)), 0)))
 
-    def _order(self, mu: Any, flow: Flow) -> float:
+    def _order(self, mu: Any, flow: Flow | None) -> float:
         return float(np.linalg.norm(np.asarray(mu.mean)))
 
 
@@ -249,21 +251,21 @@ class EquiangularScene(Scene):
         arrays = {"x": ends.astype(np.float32), "label": np.array([0, 1], np.uint8)} | _curves(curves)
         return Picture({"unit": 0, "reach": 1.1 * r, "curves": ["dim", "ink", "ink", "accent"]}, arrays)
 
-    def _rho(self, mu: Any, flow: Flow) -> float:
+    def _rho(self, mu: Any, flow: Flow | None) -> float:
         return float(mu.rho)
 
 
 class DensityScene(Scene):
     panels = ("entropy", "order", "energy")
 
-    def _entropy(self, mu: Any, flow: Flow) -> float:
+    def _entropy(self, mu: Any, flow: Flow | None) -> float:
         return float(mu.entropy)
 
-    def _order(self, mu: Any, flow: Flow) -> float:
+    def _order(self, mu: Any, flow: Flow | None) -> float:
         return float(mu.order)
 
-    def _energy(self, mu: Any, flow: Flow) -> float | None:
-        coupling = flow.coupling_if_any()
+    def _energy(self, mu: Any, flow: Flow | None) -> float | None:
+        coupling = None if flow is None else flow.coupling_if_any()
         if coupling is None or not float(coupling.beta) > 0:
             return None
         return float(2 * coupling.beta * mu.energy(coupling.beta, scaled=True))

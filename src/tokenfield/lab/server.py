@@ -108,6 +108,7 @@ class Server:
                 compression=None,
                 max_size=LARGEST,
                 max_queue=64,
+                close_timeout=2,
                 server_header=None,
                 logger=_quiet(),
             )
