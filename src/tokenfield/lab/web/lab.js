@@ -76,9 +76,9 @@ function furnish(lab, hello) {
   parts.slot.replaceChildren(lab.controls.body);
   parts.files.replaceChildren(...files(lab));
   lab.shown = hello.shown ?? hello.panels.slice(0, 4).map(panel => panel.id);
-  parts.chooser.replaceChildren(...chooser(lab));
+  lab.can = hello.can ?? hello.panels.map(panel => panel.id);
   parts.titles.replaceChildren(...(hello.members ?? []).map(member => element('span', { textContent: member.title })));
-  hang(lab);
+  offer(lab);
   share(lab, hello.link);
   if (focused) lab.root.querySelector(`[data-control="${focused}"]`)?.focus();
 }
@@ -91,9 +91,21 @@ function files(lab) {
 }
 
 // ------------------------------------------------------------------------------------------------ panels
-function chooser(lab) {
+// Of the panels that the present measure has, the chosen ones; where none of them is, the first few.
+function offer(lab) {
   const { hello, send } = lab;
-  if (hello.panels.length < 2) return [];
+  lab.offered = hello.panels.filter(panel => lab.can.includes(panel.id));
+  if (lab.offered.length && !lab.offered.some(panel => lab.shown.includes(panel.id))) {
+    lab.shown = lab.offered.slice(0, 4).map(panel => panel.id);
+    send({ panels: lab.shown });
+  }
+  lab.parts.chooser.replaceChildren(...chooser(lab));
+  hang(lab);
+}
+
+function chooser(lab) {
+  const { hello, send } = lab, open = lab.parts.chooser.querySelector('details')?.open ?? false;
+  if (lab.offered.length < 2) return [];
   const box = panel => element('label', { className: 'choice' }, element('input', {
     type: 'checkbox', checked: lab.shown.includes(panel.id), 'data-panel': panel.id, 'data-lm-suppress-shortcuts': 'true',
     onchange: event => {
@@ -104,14 +116,14 @@ function chooser(lab) {
       send({ panels: lab.shown });
     },
   }), panel.title);
-  return [element('details', {}, element('summary', { textContent: 'Plots' }), ...hello.panels.map(box))];
+  return [element('details', { open }, element('summary', { textContent: 'Plots' }), ...lab.offered.map(box))];
 }
 
 // The chosen panels, in their order; those that stay keep their lines.
 function hang(lab) {
-  const { hello, parts } = lab, before = lab.plots;
+  const { parts } = lab, before = lab.plots;
   lab.plots = new Map();
-  const figures = hello.panels.filter(panel => lab.shown.includes(panel.id)).map(panel => {
+  const figures = lab.offered.filter(panel => lab.shown.includes(panel.id)).map(panel => {
     const old = before.get(panel.id);
     if (old?.panel.title === panel.title) return lab.plots.set(panel.id, old) && old.figure;
     const box = element('div'), figure = element('figure', { 'data-figure': panel.id }, element('figcaption', {}, panel.title, ...legend(panel)), box);
@@ -198,6 +210,7 @@ function told(lab, message) {
   if (message.note) Object.assign(lab, { note: message.note }) && say(lab, '');
   if ('say' in message) say(lab, message.say, message.kind);
   if (message.p) lab.controls.tell(message.p);
+  if (message.can && !message.controls && String(message.can) !== String(lab.can)) Object.assign(lab, { can: message.can }) && offer(lab);
   share(lab, message.link);
   if (message.toml) download(message.name ?? 'spec.toml', new Blob([message.toml], { type: 'application/toml' }));
   if (message.film) download(message.name ?? 'film.html', new Blob([message.film], { type: 'text/html' }));

@@ -33,7 +33,7 @@ export function stage(box, act) {
     const now = performance.now(), old = seen.frame, flat = frame.x.shape[1] === 2;
     const jump = frame.first || !old || old.x.length !== frame.x.length || old.unit !== frame.unit || calm();
     painter.load(frame, jump);
-    if (!old || flat !== camera.flat || old.unit !== frame.unit || old.scaffold !== frame.scaffold || Boolean(old.field) !== Boolean(frame.field)) painter.scaffold(frame);
+    if (!old || flat !== camera.flat || old.unit !== frame.unit || old.scaffold !== frame.scaffold || Boolean(old.field) !== Boolean(frame.field) || !frame.unit) painter.scaffold(frame);
     if (seen.before && !jump) seen.gap = clamp(0.8 * seen.gap + 0.2 * (now - seen.before), 8, 250);
     camera.flat = flat;
     camera.centre = frame.centre ?? [0, 0, 0];
@@ -121,7 +121,7 @@ function paint(gl) {
   // The scaffold: the sphere's graticule, the circle, or a cross of axes.
   function scaffold(frame) {
     const flat = frame.x.shape[1] === 2;
-    const lines = frame.scaffold === false ? [] : !frame.unit ? cross(flat) : flat ? [ring(t => [Math.cos(t), Math.sin(t), 0])] : frame.field ? [] : graticule();
+    const lines = frame.scaffold === false ? [] : !frame.unit ? cross(flat, frame.reach ?? 1) : flat ? [ring(t => [Math.cos(t), Math.sin(t), 0])] : frame.field ? [] : graticule();
     strips(wire, lines, lines.map(() => 'wire'));
   }
 
@@ -278,7 +278,10 @@ function program(gl, [vertex, fragment]) {
 
 const polylines = frame => Object.keys(frame).filter(name => /^curve\d+$/.test(name)).sort((a, b) => a.slice(5) - b.slice(5)).map(name => frame[name]);
 const ring = point => Array.from({ length: 97 }, (_, i) => point(i / 96 * TAU)).flat();
-const cross = flat => [[-10, 0, 0, 10, 0, 0], [0, -10, 0, 0, 10, 0], ...(flat ? [] : [[0, 0, -10, 0, 0, 10]])];
+const cross = (flat, reach) => {
+  const r = (flat ? 20 : 1.1) * reach; // beyond the picture of a plane; in space, where an axis ends it shows how far one sees
+  return [[-r, 0, 0, r, 0, 0], [0, -r, 0, 0, r, 0], ...(flat ? [] : [[0, 0, -r, 0, 0, r]])];
+};
 
 function graticule() {
   const lines = [];
