@@ -40,9 +40,8 @@ class Control:
     def told(self) -> dict[str, Any]:
         """What the page is told: no field that says nothing."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            name: value for name, value in data.items() if value not in ("", None, {}, (), False) or name == "value"
-        }
+        empty = lambda value: value is None or value is False or value in ("", {}, ())
+        return {name: value for name, value in data.items() if name == "value" or not empty(value)}
 
 
 @dataclasses.dataclass(frozen=True)

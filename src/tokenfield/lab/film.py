@@ -171,7 +171,9 @@ def page(title: str, frames: Sequence[Frame], about: Mapping[str, Any]) -> str:
     if not frames:
         raise InputError("There is nothing to film yet: play first.")
     data = base64.b64encode(rolled(frames)).decode()
-    start = f"player(document.querySelector('main'), {pages.quoted(about)}, document.getElementById('film').textContent);"
+    start = (
+        f"player(document.querySelector('main'), {pages.quoted(about)}, document.getElementById('film').textContent);"
+    )
     return pages.alone(title, "player.js", start, f'<main></main><script type="text/plain" id="film">{data}</script>')
 
 

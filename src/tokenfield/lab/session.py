@@ -98,6 +98,7 @@ class Session:
             "panels": [{"id": name, **panel} for name, panel in PANELS.items()],
             "p": setting.values,
             "shown": list(self.shown),
+            "can": list(self.scene.panels),
             "link": self.link(),
             "record": True,
             "version": __version__,
@@ -109,8 +110,8 @@ class Session:
         return self.setting.link() | panels
 
     def state(self) -> Message:
-        """The values of all controls as they are now, and the link to them."""
-        return {"p": self.setting.values, "link": self.link()}
+        """The values of all controls as they are now, the panels that there can be, and the link to all this."""
+        return {"p": self.setting.values, "can": list(self.scene.panels), "link": self.link()}
 
     # What is told to it.
 
