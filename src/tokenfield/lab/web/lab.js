@@ -235,12 +235,12 @@ function lost(lab, is) {
 }
 
 // ------------------------------------------------------------------------------------------------ listening
-const VARIABLES = ['ink', 'dim', 'line', 'accent', 'paper', 'stage'];
+const VARIABLES = ['ink', 'dim', 'edge', 'line', 'accent', 'paper', 'stage'];
 function theme(lab) {
   const computed = getComputedStyle(lab.root);
   lab.css = Object.fromEntries(VARIABLES.map(name => [name, computed.getPropertyValue(`--${name}`).trim()]));
   lab.css.dark = computed.getPropertyValue('--dark').trim() === '1';
-  lab.scene?.theme({ back: rgb(lab.css.stage), ink: rgb(lab.css.ink), accent: rgb(lab.css.accent), dim: rgb(lab.css.dim) });
+  lab.scene?.theme({ back: rgb(lab.css.stage), ink: rgb(lab.css.ink), accent: rgb(lab.css.accent), dim: rgb(lab.css.dim), edge: rgb(lab.css.edge) });
   stale(lab);
 }
 

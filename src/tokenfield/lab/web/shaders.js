@@ -22,11 +22,12 @@ void main() {
   o = vec4(mix(back, body, .2 + .8 * facing), 1.);
 }`];
 
-// Each piece of a line is a strip of four corners, as wide as asked for in pixels and soft at its edges.
+// Each piece of a line is two triangles, as wide as asked for in pixels and soft at its edges.
 export const STRIPS = [`#version 300 es
 in vec3 from, to; uniform mat4 view; uniform vec3 eye; uniform float round; uniform highp float width; uniform vec3 screen; out float facing, across;
 void main() {
-  bool end = gl_VertexID > 1; float side = float(gl_VertexID & 1) * 2. - 1.;
+  int corner = gl_VertexID % 6; if (corner > 2) corner -= 2; // 0 1 2, 1 2 3
+  bool end = corner > 1; float side = float(corner & 1) * 2. - 1.;
   vec4 p = view * vec4(from, 1.), q = view * vec4(to, 1.), c = end ? q : p;
   vec2 along = normalize((q.xy / q.w - p.xy / p.w) * screen.xy + vec2(1e-7, 0.));
   across = side * (.5 * width + 1.);
@@ -48,9 +49,8 @@ void main() {
 precision mediump float;
 in vec2 u; uniform vec3 back, ink; out vec4 o;
 void main() {
-  float r = length(u); if (r > 1.) discard;
-  float shade = .02 + .05 * r * r + .03 * dot(u, vec2(.5, -.7));
-  o = vec4(mix(back, ink, shade), 1.);
+  float r = dot(u, u); if (r > 1.) discard;
+  o = vec4(mix(back, ink, .02 + .05 * r + dot(u, vec2(.015, -.021))), 1.);
 }`];
 
 export const DENSITY = [`#version 300 es

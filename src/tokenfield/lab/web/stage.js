@@ -18,7 +18,7 @@ export function stage(box, act) {
     return null;
   }
   const camera = new Camera();
-  const look = { back: [1, 1, 1], ink: [0, 0, 0], accent: [0, 0, 1], dim: [0.5, 0.5, 0.5] };
+  const look = { back: [1, 1, 1], ink: [0, 0, 0], accent: [0, 0, 1], dim: [0.5, 0.5, 0.5], edge: [0.5, 0.5, 0.5] };
   const seen = { frame: null, before: 0, gap: 40, chosen: -1, stale: true, reach: 1 };
   let painter = paint(gl);
 
@@ -125,15 +125,20 @@ function paint(gl) {
     strips(wire, lines, lines.map(() => 'wire'));
   }
 
-  // Polylines one after the other in one buffer, padded to three coordinates.
+  // Pieces of polylines, six corners each, with both ends at every corner: two triangles. Neighbours of one style are one call.
+  // (Instances would be shorter, but software graphics draw them one by one.)
   function strips(target, lines, styles = []) {
-    const all = [];
-    target.strips = lines.map((line, i) => {
-      const first = all.length / 3, size = line.shape?.[1] ?? 3;
-      for (let k = 0; k < line.length; k += size) all.push(line[k], line[k + 1], size > 2 ? line[k + 2] : 0);
-      return [first, line.length / size, styles[i] ?? 'ink'];
+    const pieces = lines.reduce((sum, line) => sum + line.length / (line.shape?.[1] ?? 3) - 1, 0), all = new Float32Array(36 * Math.max(0, pieces));
+    let at = 0;
+    target.strips = [];
+    lines.forEach((line, i) => {
+      const size = line.shape?.[1] ?? 3, style = styles[i] ?? 'ink', first = at / 6, last = target.strips.at(-1);
+      for (let k = 0; k + size < line.length; k += size) {
+        for (let c = 0; c < 6; c++, at += 6) for (let q = 0; q < size; q++) [all[at + q], all[at + 3 + q]] = [line[k + q], line[k + size + q]];
+      }
+      if (last?.style === style) last.count = at / 6 - last.first; else target.strips.push({ first, count: at / 6 - first, style });
     });
-    fill(target.buffer, new Float32Array(all));
+    fill(target.buffer, all);
   }
 
   function density(field) {
@@ -188,8 +193,10 @@ function paint(gl) {
     const p = programs.BALL, [right, up] = camera.axes(), far = camera.distance * camera.reach;
     gl.useProgram(p.program);
     gl.depthMask(false);
+    gl.disable(gl.BLEND);
     p.set({ view, right, up, back: look.back, ink: look.ink, radius: far > 1.05 ? 1 / Math.sqrt(1 - 1 / (far * far)) : 3 });
     gl.drawArrays(gl.TRIANGLE_STRIP, 0, 4);
+    gl.enable(gl.BLEND);
     gl.depthMask(true);
   }
 
@@ -212,12 +219,12 @@ function paint(gl) {
     gl.useProgram(p.program);
     gl.depthMask(false);
     p.set({ view, eye, round: unit && !camera.flat ? 1 : 0, width, screen: [wide, high, 0] });
-    for (const [first, count, style] of set.strips) {
+    p.attribute('from', set.buffer, 3, gl.FLOAT, 0, 24);
+    p.attribute('to', set.buffer, 3, gl.FLOAT, 12, 24);
+    for (const { first, count, style } of set.strips) {
       const [colour, alpha] = inkOf(look, style);
-      p.attribute('from', set.buffer, 3, gl.FLOAT, 12 * first, 1);
-      p.attribute('to', set.buffer, 3, gl.FLOAT, 12 * (first + 1), 1);
       gl.uniform4f(p.where('ink'), ...colour, alpha);
-      gl.drawArraysInstanced(gl.TRIANGLE_STRIP, 0, 4, count - 1);
+      gl.drawArrays(gl.TRIANGLES, first, count);
     }
     gl.depthMask(true);
   }
@@ -230,8 +237,8 @@ function paint(gl) {
     p.attribute('label', cloud.label, 1, gl.UNSIGNED_BYTE, first);
     if (cloud.sized) p.attribute('weight', cloud.size, 1, gl.FLOAT, 4 * first);
     else p.constant('weight', 1);
-    const size = high * Math.min(1, camera.aspect) * Math.sqrt(camera.zoom) * clamp(2 / Math.sqrt(count), 0.04, 0.12) / camera.zoom;
-    p.set({ view, eye, palette, plain: look.dim, back: look.back, ink: look.ink, mixing, size, chosen, unit: unit ? d - 1 : 0 });
+    const size = high * Math.min(1, camera.aspect) * Math.sqrt(camera.zoom) * clamp(2 / Math.sqrt(count), 0.033, 0.12) / camera.zoom;
+    p.set({ view, eye, palette, plain: look.edge, back: look.back, ink: look.ink, mixing, size, chosen, unit: unit ? d - 1 : 0 });
     gl.drawArrays(gl.POINTS, 0, count);
   }
 
@@ -261,12 +268,11 @@ function program(gl, [vertex, fragment]) {
       else gl.uniform3fv(where(name), value);
     }
   };
-  const attribute = (name, buffer, size, type = gl.FLOAT, offset = 0, divisor = 0) => {
+  const attribute = (name, buffer, size, type = gl.FLOAT, offset = 0, stride = 0) => {
     const k = gl.getAttribLocation(made, name);
     gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
     gl.enableVertexAttribArray(k);
-    gl.vertexAttribPointer(k, size, type, false, 0, offset);
-    gl.vertexAttribDivisor(k, divisor);
+    gl.vertexAttribPointer(k, size, type, false, stride, offset);
   };
   const constant = (name, value) => {
     const k = gl.getAttribLocation(made, name);
