@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+import os
+import pathlib
 import random
 import re
 import signal
@@ -27,14 +30,14 @@ from tokenfield.lab.wire import dumped, unpack
 SMALL = {"p": {"n": 8, "beta": 2.0}}
 
 
-def served(test, **options):
+def served(test, seconds=120, **options):
     """Run a test beside a server."""
 
     async def both():
         server = Server(lambda link: Session(None, link), **options)
         sockets = await server.listen()
         try:
-            return await asyncio.wait_for(test(server), 120)
+            return await asyncio.wait_for(test(server), seconds)
         finally:
             sockets.close(close_connections=True)
             await sockets.wait_closed()
@@ -359,6 +362,44 @@ def test_mail_is_short():
 def test_frames_are_plain_numbers():
     session = Session(None, SMALL)
     assert "NaN" not in dumped(session.hello()) and np.isfinite(unpack(session.frame())[1]["x"]).all()
+
+
+def resident():
+    """Bytes of memory that this process holds."""
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+def test_memory_is_flat():
+    """Ten minutes of play: tabs come and go, turn β, drag, begin anew and download."""
+    minutes = float(os.environ.get("TOKENFIELD_SOAK", "10"))
+
+    async def visit(server, seed):
+        async with tab(server, {"p": {"n": 60, "seed": seed % 100}}) as socket:
+            for k in range(60):
+                await heard(socket, "frame")
+                message = [
+                    {"set": {"beta": float(k % 30)}},
+                    {"drag": [1, 0.0, 0.0, 1.0]},
+                    {"act": "reset"},
+                    {"act": "film"},
+                ][k % 4]
+                await socket.send(json.dumps(message))
+
+    async def test(server):
+        end, warm, seed = time.monotonic() + 60 * minutes, None, 0
+        while time.monotonic() < end:
+            await asyncio.gather(*(visit(server, seed + k) for k in range(3)))
+            seed += 3
+            if warm is None and seed >= 15:
+                gc.collect()
+                warm = resident()
+        gc.collect()
+        assert warm is not None and resident() - warm < 80e6
+
+    served(test, seconds=60 * minutes + 120)
 
 
 # The command.
