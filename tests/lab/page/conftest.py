@@ -3,7 +3,6 @@
 Every page that a test opens is watched: a request that leaves the machine, an error on the console or one that nobody caught
 fails the test that it happened in."""
 
-import contextlib
 import functools
 import http.server
 import json
@@ -22,7 +21,13 @@ import pytest
 from tokenfield.lab import pages
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data: blob:; connect-src 'self'"
 HERE = {"127.0.0.1", "localhost"}
 
@@ -33,8 +38,9 @@ def browser():
     if CHROMIUM is None:
         pytest.skip("the tests of the page need chromium (Debian's package of this name)")
     with playwright.sync_playwright() as driver:
-        with contextlib.closing(driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)) as found:
-            yield found
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
 
 
 class Watch:
@@ -50,7 +56,11 @@ class Watch:
         page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
 
     def strangers(self):
-        return [url for url in self.requests if urlparse(url).scheme not in ("data", "blob", "file") and urlparse(url).hostname not in HERE]
+        return [
+            url
+            for url in self.requests
+            if urlparse(url).scheme not in ("data", "blob", "file") and urlparse(url).hostname not in HERE
+        ]
 
     def wrong(self):
         return [error for error in self.errors if not any(words in error for words in self.forgiven)]
@@ -127,7 +137,16 @@ class Laboratory:
         self.start()
 
     def start(self):
-        command = [sys.executable, "-m", "tokenfield", "play", "--no-browser", "--port", str(self.port), *self.arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "tokenfield",
+            "play",
+            "--no-browser",
+            "--port",
+            str(self.port),
+            *self.arguments,
+        ]
         quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **quick})
         line = self.process.stdout.readline()

@@ -71,7 +71,9 @@ def test_a_run_is_the_librarys(visit, explorables, kind, d):
     until(page, "() => !laboratory.look().frame.play")
     end, _, t = page.evaluate(look)
     attention = tkf.Softmax(3.0) if kind == "softmax" else tkf.Unnormalized(3.0, scaled=True)
-    run = tkf.evolve(tkf.Flow(attention, tkf.PostLN()), tkf.Tokens(np.reshape(start, shape)), t=t, save=2, rtol=1e-9, progress=False)
+    run = tkf.evolve(
+        tkf.Flow(attention, tkf.PostLN()), tkf.Tokens(np.reshape(start, shape)), t=t, save=2, rtol=1e-9, progress=False
+    )
     assert np.reshape(end, shape) == pytest.approx(np.asarray(run.final.x), abs=1e-4)
 
 

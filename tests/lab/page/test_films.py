@@ -17,7 +17,9 @@ PLAYED = "() => document.querySelector('[data-control=frame]')?.value === docume
 
 def go(page, frame):
     """Move the slider of time, as a hand would."""
-    page.locator("[data-control=frame]").evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", frame)
+    page.locator("[data-control=frame]").evaluate(
+        "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", frame
+    )
 
 
 def shown(page):
@@ -73,11 +75,14 @@ def test_small_multiples(film):
 
 
 NOTEBOOK = """async ([script, style, hello, film, height]) => {
-  const bytes = Uint8Array.from(atob(film), c => c.charCodeAt(0)), heard = [];
+  const read = text => Uint8Array.from(atob(text), c => c.charCodeAt(0)), bytes = read(film), heard = [];
   const sheet = new CSSStyleSheet(); sheet.replaceSync(style); document.adoptedStyleSheets = [sheet];
   window.sent = [];
-  const model = { get: name => ({ hello, height, film: new DataView(bytes.buffer) })[name], send: m => sent.push(m), on: (_, f) => heard.push(f), off: () => heard.pop() };
-  window.hear = (m, b) => heard.forEach(f => f(m, b ? [new DataView(Uint8Array.from(atob(b), c => c.charCodeAt(0)).buffer)] : []));
+  const model = {
+    get: name => ({ hello, height, film: new DataView(bytes.buffer) })[name],
+    send: m => sent.push(m), on: (_, f) => heard.push(f), off: () => heard.pop(),
+  };
+  window.hear = (m, b) => heard.forEach(f => f(m, b ? [new DataView(read(b).buffer)] : []));
   const el = document.body.appendChild(document.createElement('div'));
   const { default: widget } = await import('/widget.js');
   window.forget = widget.render({ model, el });
@@ -115,7 +120,8 @@ def test_a_live_widget_asks_for_two_frames_and_then_for_more(notebook, watch):
     until(page, "() => sent.filter(m => 'ack' in m).length === 3")
     page.evaluate("hear({ say: 'A sentence.' })")
     assert page.locator(".status").inner_text() == "A sentence."
-    kept = page.evaluate("() => [...document.querySelectorAll('.lab input, .lab select, .lab button')].every(e => e.hasAttribute('data-lm-suppress-shortcuts'))")
+    inputs = "[...document.querySelectorAll('.lab input, .lab select, .lab button')]"
+    kept = page.evaluate(f"() => {inputs}.every(e => e.hasAttribute('data-lm-suppress-shortcuts'))")
     assert kept, "JupyterLab would take the arrow keys"
     page.evaluate("forget()")
 

@@ -9,7 +9,9 @@ import pytest
 from tokenfield.lab.pages import WEB
 
 MODULES = sorted(WEB.rglob("*.js"))
-DECLARED = re.compile(r"^(?:export )?(?:async )?(?:function|const|let|class) (?:\[([^\]]*)\]|\{([^}]*)\}|([\w$Ͱ-Ͽ]+))(.*)$", re.MULTILINE)
+DECLARED = re.compile(
+    r"^(?:export )?(?:async )?(?:function|const|let|class) (?:\[([^\]]*)\]|\{([^}]*)\}|([\w$Ͱ-Ͽ]+))(.*)$", re.MULTILINE
+)
 
 
 def names(path):
@@ -41,8 +43,10 @@ def palette():
 
 
 linear = lambda c: np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
-# How the three kinds of colour blindness see linear light (Viénot, Brettel and Mollon 1999, and the plane for blue by the same way).
-LMS = np.array([[0.31399022, 0.63951294, 0.04649755], [0.15537241, 0.75789446, 0.08670142], [0.01775239, 0.10944209, 0.87256922]])
+# How the three kinds of colour blindness see linear light (Viénot, Brettel and Mollon 1999; for blue by the same way).
+LMS = np.array(
+    [[0.31399022, 0.63951294, 0.04649755], [0.15537241, 0.75789446, 0.08670142], [0.01775239, 0.10944209, 0.87256922]]
+)
 BLIND = {
     "none": np.eye(3),
     "protan": np.array([[0, 1.05118294, -0.05116099], [0, 1, 0], [0, 0, 1]]),
@@ -54,7 +58,11 @@ BLIND = {
 def lab(colour, blind):
     """CIELAB of a colour as it is seen."""
     rgb = np.clip(np.linalg.inv(LMS) @ BLIND[blind] @ LMS @ linear(colour), 0, 1)
-    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ rgb / [0.9505, 1.0, 1.089]
+    xyz = (
+        np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+        @ rgb
+        / [0.9505, 1.0, 1.089]
+    )
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
@@ -69,12 +77,23 @@ def test_clusters_are_told_apart_without_all_colours(blind):
 
 
 def variables(dark):
-    blocks = re.findall(r"--paper: (#\w+);.*?--ink: (#\w+); --dim: (#\w+);.*?--accent: (#\w+); --on: (#\w+);\s*--warn: (#\w+); --dark: (\d)", (WEB / "lab.css").read_text(), re.DOTALL)
-    return [dict(zip(("paper", "ink", "dim", "accent", "on", "warn"), block[:6], strict=True)) for block in blocks if block[6] == str(int(dark))]
+    blocks = re.findall(
+        r"--paper: (#\w+);.*?--ink: (#\w+); --dim: (#\w+);.*?--accent: (#\w+); --on: (#\w+);\s*--warn: (#\w+); --dark: (\d)",
+        (WEB / "lab.css").read_text(),
+        re.DOTALL,
+    )
+    return [
+        dict(zip(("paper", "ink", "dim", "accent", "on", "warn"), block[:6], strict=True))
+        for block in blocks
+        if block[6] == str(int(dark))
+    ]
 
 
 def contrast(a, b):
-    luminance = [0.05 + linear(np.array([int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)])) @ [0.2126, 0.7152, 0.0722] for c in (a, b)]
+    luminance = [
+        0.05 + linear(np.array([int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)])) @ [0.2126, 0.7152, 0.0722]
+        for c in (a, b)
+    ]
     return max(luminance) / min(luminance)
 
 

@@ -14,9 +14,42 @@ import tokenfield as tkf
 from tests.lab.page.conftest import Laboratory, until
 from tokenfield import attention, normalization
 
-ATTENTIONS = [kind for kind in attention.KINDS if kind not in ("multi_head", "causal")]  # those two are a slider and a switch
+ATTENTIONS = [
+    kind for kind in attention.KINDS if kind not in ("multi_head", "causal")
+]  # those two are a slider and a switch
 TIME = "(typeof laboratory === 'undefined' ? -1 : laboratory.look().frame?.t ?? -1)"
 READY = "() => typeof laboratory !== 'undefined' && laboratory.look().frame !== null"
+
+CONTROLS = ".lab button, .lab select, .lab input"
+NAME = "e => e.dataset.act ?? e.dataset.control ?? e.dataset.exact ?? e.dataset.panel ?? (e.className || '')"
+FOCUSED = f"""() => {{
+  const e = document.activeElement, style = getComputedStyle(e);
+  return [({NAME})(e), style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2];
+}}"""
+NAMELESS = f"""() => [...document.querySelectorAll('{CONTROLS}, .lab canvas')].filter(e =>
+  !(e.labels?.length || e.textContent || e.getAttribute('aria-label'))).length"""
+SMALL = """() => [...document.querySelectorAll('.lab *')].filter(e =>
+  e.offsetParent && e.textContent && !e.children.length && parseFloat(getComputedStyle(e).fontSize) < 11).length"""
+# The token nearest to the eye, and where it is on the stage.
+FOREMOST = """() => {
+  const { frame, where } = laboratory.look(), eye = [Math.cos(.35) * Math.cos(.9), Math.cos(.35) * Math.sin(.9), Math.sin(.35)];
+  const depth = i => eye.reduce((sum, e, k) => sum + e * frame.x[3 * i + k], 0);
+  const [first] = [...Array(frame.x.shape[0]).keys()].sort((i, j) => depth(j) - depth(i));
+  return [first, ...where(first)];
+}"""
+# How many pixels of the stage differ from its corner.
+INKED = """async () => {
+  document.querySelector('[data-act=fit]').click();
+  await new Promise(requestAnimationFrame);
+  const stage = document.querySelector('canvas.stage'), copy = document.createElement('canvas');
+  Object.assign(copy, { width: stage.width, height: stage.height });
+  const pen = copy.getContext('2d');
+  pen.drawImage(stage, 0, 0);
+  const { data } = pen.getImageData(0, 0, copy.width, copy.height);
+  let count = 0;
+  for (let i = 0; i < data.length; i += 4) count += [0, 1, 2].reduce((sum, k) => sum + Math.abs(data[i + k] - data[k]), 0) > 24;
+  return count;
+}"""
 
 
 def state(page):
@@ -65,13 +98,15 @@ def moves_or_is_refused(page, kind, schemes):
         choose(page, "normalization", scheme)
         press(page, "reset")
         until(page, f"() => {TIME} === 0 || document.querySelector('.status').dataset.kind === 'refused'")
+        start, _ = state(page)
         press(page, "step")
         until(page, f"() => {TIME} > 0 || document.querySelector('.status').dataset.kind === 'refused'", seconds=40)
         said = page.locator(".status").inner_text()
         if page.evaluate("document.querySelector('.status').dataset.kind") == "refused":
             assert re.search(r"\w+ \w+ .*\.", said), (kind, scheme, said)
         else:
-            assert np.isfinite(state(page)[0]).all(), (kind, scheme)
+            x, _ = state(page)
+            assert np.isfinite(x).all() and (x.shape != start.shape or np.abs(x - start).max() > 0), (kind, scheme)
 
 
 SCHEMES = list(normalization.KINDS)
@@ -80,7 +115,9 @@ SCHEMES = list(normalization.KINDS)
 @pytest.mark.parametrize("i", range(len(ATTENTIONS)), ids=ATTENTIONS)
 def test_every_attention_and_every_normalization_moves_or_is_refused(opened, i):
     """Two normalizations for each attention, such that every one has its turns; all pairs in the slow test below."""
-    moves_or_is_refused(opened(n=8, d=3, beta=1.0, rtol="1e-3"), ATTENTIONS[i], [SCHEMES[(2 * i + k) % len(SCHEMES)] for k in range(2)])
+    moves_or_is_refused(
+        opened(n=8, d=3, beta=1.0, rtol="1e-3"), ATTENTIONS[i], [SCHEMES[(2 * i + k) % len(SCHEMES)] for k in range(2)]
+    )
 
 
 @pytest.mark.slow
@@ -104,9 +141,7 @@ def test_a_token_is_dragged(opened):
     canvas = page.locator("canvas.stage")
     box = canvas.bounding_box()
     before, _ = state(page)
-    front = page.evaluate("""() => { const { frame, where } = laboratory.look(), eye = [Math.cos(.35) * Math.cos(.9), Math.cos(.35) * Math.sin(.9), Math.sin(.35)];
-        const depth = i => eye.reduce((s, e, k) => s + e * frame.x[3 * i + k], 0), all = [...Array(frame.x.shape[0]).keys()].sort((i, j) => depth(j) - depth(i));
-        return [all[0], ...where(all[0])]; }""")
+    front = page.evaluate(FOREMOST)
     i, x, y = front
     page.mouse.move(box["x"] + x, box["y"] + y)
     page.mouse.down()
@@ -149,7 +184,11 @@ def test_a_link_is_an_experiment(opened, visit):
     page = opened()
     choose(page, "beta", 5.5)
     choose(page, "d", 2)
-    until(page, "() => decodeURIComponent(location.hash).includes('5.5') && laboratory.look().frame.x.shape[1] === 2", seconds=40)
+    until(
+        page,
+        "() => decodeURIComponent(location.hash).includes('5.5') && laboratory.look().frame.x.shape[1] === 2",
+        seconds=40,
+    )
     held = json.loads(unquote(page.evaluate("location.hash")[1:]))
     assert held["p"]["beta"] == 5.5
     other = visit(page.url)
@@ -189,11 +228,13 @@ def test_a_film_plays_without_a_server(opened, visit, tmp_path):
     page = opened()
     until(page, f"() => {TIME} > 0.4")
     pause(page)
-    last, t = state(page)
     film = tmp_path / "film.html"
     film.write_bytes(saved(page, "film")[1])
     played = visit(film.as_uri())
-    until(played, "() => document.querySelector('[data-control=frame]') && document.querySelector('[data-act=play]').textContent === 'Play'")
+    until(
+        played,
+        "() => document.querySelector('[data-control=frame]') && document.querySelector('[data-act=play]').textContent === 'Play'",
+    )
     slider = played.locator("[data-control=frame]")
     slider.focus()
     played.keyboard.press("End")
@@ -234,17 +275,15 @@ def test_a_refusal_keeps_the_last_good_state(opened):
     until(page, f"t => {TIME} > t", t)
 
 
-@pytest.mark.parametrize("measure", ["uniform_sphere", "gaussian", "gaussian_measure", "equiangular_measure", "circle_wave", "sphere_wave"])
+@pytest.mark.parametrize(
+    "measure", ["uniform_sphere", "gaussian", "gaussian_measure", "equiangular_measure", "circle_wave", "sphere_wave"]
+)
 def test_every_measure_is_drawn(opened, measure):
     """The stage is no empty paper: pixels differ from its corner."""
     free = {"normalization": "free"} if measure.startswith("gaussian") else {}
     page = opened(measure=measure, **free)
     until(page, f"() => {TIME} > 0", seconds=40)
-    inked = page.evaluate("""() => { const c = document.querySelector('canvas.stage'), k = document.createElement('canvas');
-        document.querySelector('[data-act=fit]').click(); k.width = c.width; k.height = c.height;
-        return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => { const g = k.getContext('2d'); g.drawImage(c, 0, 0);
-          const d = g.getImageData(0, 0, k.width, k.height).data; let s = 0;
-          for (let i = 0; i < d.length; i += 4) s += Math.abs(d[i] - d[0]) + Math.abs(d[i + 1] - d[1]) + Math.abs(d[i + 2] - d[2]) > 24; done(s); }))); }""")
+    inked = page.evaluate(INKED)
     assert inked > 500
 
 
@@ -252,20 +291,22 @@ def test_everything_is_reached_by_keyboard(opened):
     """Tab goes through all that is seen of the controls, and what has the focus shows it."""
     page = opened()
     pause(page)
+    page.locator("summary").click()
     page.evaluate("document.activeElement.blur()")
     reached = set()
     page.keyboard.press("Tab")
     for _ in range(80):
-        focused = page.evaluate("""() => { const e = document.activeElement, s = getComputedStyle(e);
-            return [e.dataset.act ?? e.dataset.control ?? e.dataset.exact ?? e.className ?? '', s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2]; }""")
+        focused = page.evaluate(FOCUSED)
         if focused[0]:
             assert focused[1], focused[0]
         reached.add(focused[0])
         page.keyboard.press("Tab")
-    wanted = page.evaluate("() => [...document.querySelectorAll('.lab button, .lab select, .lab input')].filter(e => e.offsetParent).map(e => e.dataset.act ?? e.dataset.control ?? e.dataset.exact ?? '')")
+    wanted = page.evaluate(
+        f"() => [...document.querySelectorAll('{CONTROLS}')].filter(e => e.offsetParent).map({NAME})"
+    )
     assert set(wanted) - {""} <= reached
-    named = page.evaluate("() => [...document.querySelectorAll('.lab button, .lab select, .lab input, .lab canvas')].filter(e => !(e.labels?.length || e.textContent || e.ariaLabel || e.getAttribute('aria-label'))).length")
-    assert named == 0
+    nameless = page.evaluate(NAMELESS)
+    assert nameless == 0
 
 
 def test_space_plays_and_arrows_turn(opened):
@@ -305,7 +346,7 @@ def test_the_page_fits(laboratory, visit, tmp_path, width, height, scheme):
     page = visit(laboratory.at(n=24), width, height, color_scheme=scheme)
     until(page, f"() => {TIME} > 0.2", seconds=40)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    small = page.evaluate("() => [...document.querySelectorAll('.lab *')].filter(e => e.offsetParent && e.textContent && !e.children.length && parseFloat(getComputedStyle(e).fontSize) < 11).length")
+    small = page.evaluate(SMALL)
     assert small == 0
     page.screenshot(path=tmp_path / "page.png", full_page=True)
     assert (tmp_path / "page.png").stat().st_size > 20_000

@@ -63,7 +63,7 @@ const cone = {
     const high = Math.max(1, ...traces);
     const flat = p.view === 'ellipses', lines = flat ? all.map(s => ellipse(...s)) : shell(high);
     return {
-      unit: 0, scaffold: flat, reach: flat ? Math.sqrt(high) : 0.8 * high, centre: flat ? [0, 0, 0] : [0, 0, 0.5 * high],
+      unit: 0, scaffold: flat, reach: flat ? Math.sqrt(high) : 1.05 * high, centre: flat ? [0, 0, 0] : [0, 0, 0.5 * high],
       x: flat ? single([0, 0], 2) : single(all.map(s => inCone(...s)).flat(), 3), label: flat ? Uint8Array.of(255) : Uint8Array.from(all, (_, i) => ringOf(i) % 8),
       ...Object.fromEntries(lines.map((line, i) => [`curve${i}`, line])), curves: lines.map(() => (flat ? 'accent' : 'dim')),
       trace: [Math.log10(Math.max(...traces)), Math.log10(Math.max(1e-12, Math.min(...traces)))], det: eigen[0], ranks,

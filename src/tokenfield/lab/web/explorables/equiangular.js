@@ -39,7 +39,7 @@ const race = {
     const points = angles.map((angle, k) => [Math.cos(angle) * (1 + 0.05 * (k - 2.5)), Math.sin(angle) * (1 + 0.05 * (k - 2.5))]);
     const lines = [curve(Array.from({ length: 49 }, (_, i) => [Math.cos(i * Math.PI / 48), Math.sin(i * Math.PI / 48)])), curve([[0, 0], [1, 0]]), ...points.map(point => curve([[0, 0], point]))];
     return {
-      unit: 0, reach: 0.95, scaffold: false, centre: [0, 0.45, 0], x: single([1, 0, ...points.flat()], 2), label: Uint8Array.from([255, 0, 1, 2, 3, 4, 5]),
+      unit: 0, reach: 1.05, scaffold: false, centre: [0.05, 0.4, 0], x: single([1, 0, ...points.flat()], 2), label: Uint8Array.from([255, 0, 1, 2, 3, 4, 5]),
       ...Object.fromEntries(lines.map((line, k) => [`curve${k}`, line])), curves: ['dim', 'dim', 0, 1, 2, 3, 4, 5],
       rho: gaps.map(gap => 1 - gap), gap: gaps.map(gap => Math.max(-13, Math.log10(gap))), radius: KEYS.map((_, k) => y[2 * k + 1] / Math.LN10),
       info: Object.fromEntries(NAMES.map((name, k) => [name, `ρ = ${(1 - gaps[k]).toFixed(5)}`])),

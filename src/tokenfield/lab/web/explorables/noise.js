@@ -26,7 +26,7 @@ function histogram(θ, turn) {
 const noise = {
   title: 'Noise against attention',
   controls: [
-    { id: 'kappa', group: 'flow', label: 'κ: noise is √(2/κ) dW', min: 0.5, max: 20, log: true, value: 4 },
+    { id: 'kappa', group: 'flow', label: 'κ: noise is √(2/κ) dW', min: 0.2, max: 20, log: true, value: 4 },
     { id: 'beta', group: 'flow', label: 'inverse temperature β', min: 0, max: 4, step: 0.1, value: 0 },
     { id: 'n', group: 'start', label: 'tokens n', min: 50, max: 1000, log: true, whole: true, value: 600 },
     { id: 'seed', group: 'start', label: 'seed', min: 0, max: 99, step: 1, whole: true, value: 1 },
