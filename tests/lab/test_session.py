@@ -246,6 +246,18 @@ def test_a_flow_of_the_users_own():
     assert (plain["attention"], plain["beta"], plain["n"], plain["d"], plain["seed"]) == ("unnormalized", 7.0, 9, 4, 5)
 
 
+def test_a_link_holds_a_few_tokens_given_as_points():
+    session = Session(link={"p": {"preset": "kinetic"}})
+    session.told({"set": {"beta": 3.0}})
+    assert session.setting.values["preset"] == "own"
+    again = Session(link=session.link())
+    assert again.say == "" and np.allclose(
+        again.live.measure.x, Session(link={"p": {"preset": "kinetic"}}).live.measure.x
+    )
+    for points in ([], [[]], [[1.0], "x"], [[float("inf"), 0.0]], [[1, 2], [3]], [[0.0] * 17], [[10**400, 0]]):
+        assert Session(link={"p": {"measure": "own"}, "points": points}).live.measure.n == 500
+
+
 def test_values_are_clamped():
     setting = Setting(NAMES)
     setting.set(

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import inspect
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,11 @@ EYES = "1e-4"
 """The tolerance of steps, if nobody asks for another: what eyes can see."""
 OWN = "own"
 """The option of what was given and has no control of its own."""
+
+
+def real(value: Any) -> bool:
+    """Whether something that somebody sent is a number of the machine's."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Range(Control):
     off: float | None = None
 
     def read(self, value: Any, before: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if not real(value):
             return before
         value = min(max(float(value), self.min), self.max)
         return round(value) if self.whole else value

@@ -48,7 +48,7 @@ class Reel:
         if len(self.frames) > min(MOST_FRAMES, max(2, MOST_NUMBERS // max(size, 1))):
             self.frames, self.every = self.frames[::2], 2 * self.every
 
-    def page(self, title: str, panels: Sequence[Any], shown: Sequence[str]) -> str:
+    def page(self, title: str, shown: Sequence[str]) -> str:
         """The film so far, as HTML."""
         return page(title, self.frames, hello(title, self.frames, shown))
 

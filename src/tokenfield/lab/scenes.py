@@ -149,8 +149,9 @@ class TokenScene(Scene):
     def _overlaps(self, mu: Any, flow: Flow | None) -> np.ndarray:
         x = np.asarray(mu.x)[_sample(mu, SAMPLE)]
         θ = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300)
-        cosines = np.clip((θ @ θ.T)[np.triu_indices(len(θ), 1)], -1, 1)
-        return (np.histogram(cosines, BINS, (-1, 1))[0] / max(len(cosines), 1)).astype(np.float32)
+        bars = np.clip(((θ @ θ.T + 1) * (BINS / 2)).astype(np.int32), 0, BINS - 1)
+        counts = np.bincount(bars.ravel(), minlength=BINS) - np.bincount(np.diag(bars), minlength=BINS)
+        return (counts / max(counts.sum(), 1)).astype(np.float32)
 
     def _attention(self, mu: Any, flow: Flow | None) -> np.ndarray | None:
         """Whom some tokens attend to, in the order of their clusters; under a mask, in that of their positions."""

@@ -38,6 +38,8 @@ HERE = "127.0.0.1"
 MOST_TABS = 64
 LARGEST = 2**16
 """Bytes of a message."""
+MOST_MAIL = 256
+"""Messages that wait for a frame."""
 RATE, BURST = 250.0, 500.0
 """Messages a second, and at once."""
 CREDIT = 2
@@ -205,7 +207,7 @@ class Tab:
     async def _listen(self) -> None:
         try:
             async for text in self.socket:
-                if not self._may_speak():
+                if not self._may_speak() or len(self.mail) > MOST_MAIL:
                     await self.socket.close(TOO_MUCH, "too many messages")
                     break
                 self._hear(text)
@@ -232,7 +234,7 @@ class Tab:
         if "ack" in message:
             self.credit = min(CREDIT, self.credit + 1)
         if message.keys() - {"ack", "hello"}:
-            self.mail.append(message)
+            self.mail = merged([*self.mail, message])
         self.wake.set()
 
     async def _frame(self) -> None:
@@ -242,7 +244,7 @@ class Tab:
         elapsed = min(max(time.monotonic() - self.moved, FASTEST), SLOWEST)
         self.moved = time.monotonic()
         self.credit -= 1
-        mail, self.mail = merged(self.mail), []
+        mail, self.mail = self.mail, []
         answers, frame = await self._patiently(lambda: self._work(mail, elapsed))
         await self._say(self.session.say, self.session.kind)
         for answer in answers:

@@ -16,7 +16,7 @@ from tokenfield import __version__
 from tokenfield.errors import InputError
 from tokenfield.evolution.live import Late, Live
 from tokenfield.lab import film
-from tokenfield.lab.controls import MOST, OWN
+from tokenfield.lab.controls import MOST, OWN, real
 from tokenfield.lab.presets import NAMES, PRESETS, preset
 from tokenfield.lab.scenes import PANELS, Scene, scene_of
 from tokenfield.lab.setting import FLOW, START, Setting
@@ -222,7 +222,7 @@ class Session:
                 spec = Spec.from_dict(self.setting.data(end=float(f"{max(self.live.t, 1e-3):.6g}")))
                 return [{"toml": spec.to_toml(), "name": "spec.toml"}]
             case "film":
-                return [{"film": self.reel.page(self.title, self.hello()["panels"], self.shown), "name": "run.html"}]
+                return [{"film": self.reel.page(self.title, self.shown), "name": "run.html"}]
             case "data":
                 return [{"data": self._data(), "name": "state.npz"}]
         return []
@@ -304,7 +304,7 @@ class Session:
         return hasattr(self.live.measure, "with_points")
 
     def _point(self, x: Any, token: int | None = None) -> np.ndarray | None:
-        fine = isinstance(x, list) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in x)
+        fine = isinstance(x, list) and all(real(v) for v in x)
         return self.scene.lifted(self.live.measure, [float(v) for v in x], token) if fine and self._has_tokens else None
 
     # What moves, and what is seen.

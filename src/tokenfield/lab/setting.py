@@ -10,7 +10,19 @@ import numpy as np
 from tokenfield import config, measures
 from tokenfield.errors import InputError
 from tokenfield.flow import Flow
-from tokenfield.lab.controls import DENSITIES, EYES, HOTTEST, NO_NOISE, OWN, TOKENS, Control, attention_fields, controls
+from tokenfield.lab.controls import (
+    DENSITIES,
+    EYES,
+    HOTTEST,
+    NO_NOISE,
+    OWN,
+    TOKENS,
+    Control,
+    attention_fields,
+    controls,
+    real,
+)
+from tokenfield.measures import Tokens
 from tokenfield.spec import Spec
 
 if TYPE_CHECKING:
@@ -18,6 +30,8 @@ if TYPE_CHECKING:
 
 LARGEST_LINK = 60_000
 """Bytes of what an address may hold."""
+MOST_NUMBERS = 1500
+"""Coordinates of tokens that an address may hold."""
 MOST_LINKS = 500
 """Tokens that Krause's matrix of links may join on a page."""
 START = ("preset", "measure", "n", "d", "seed", "rho", "k", "amplitude")
@@ -170,7 +184,14 @@ class Setting:
         """What an address holds: values that differ from the usual ones, and parts that no control can say."""
         usual = self.controls
         p = {name: value for name, value in self.values.items() if value != usual[name].value}
-        return {"p": p} | ({"own": self.own} if self.own else {})
+        return {"p": p} | ({"own": self.own} if self.own else {}) | self._points()
+
+    def _points(self) -> dict[str, Any]:
+        """A start that is a few tokens of equal weight, as numbers."""
+        mu: Any = self.start
+        if not self._given or not hasattr(mu, "with_points") or mu.x.size > MOST_NUMBERS or mu.s is not None:
+            return {}
+        return {"points": np.asarray(mu.x).tolist()} if np.ptp(np.asarray(mu.w)) < 1e-12 else {}
 
     def follow(self, link: Any) -> None:
         """Take over what a link says. It is a stranger: parts are validated as a spec that names no files.
@@ -182,6 +203,8 @@ class Setting:
         own = link.get("own")
         if isinstance(own, dict) and own:
             self.own = checked_parts(own)
+        if isinstance(link.get("points"), list):
+            self.start = checked_points(link["points"])
         if isinstance(link.get("p"), dict):
             self.set(link["p"])
 
@@ -264,6 +287,19 @@ def checked_parts(own: Mapping[str, Any]) -> dict[str, Any]:
         whole._refuse_large()
         checked["measure"] = whole.data["measure"]
     return checked
+
+
+def checked_points(points: list[Any]) -> Tokens:
+    """Tokens at points that somebody sent.
+
+    **Raises** `InputError` where they are none, or too many.
+    """
+    rows = all(isinstance(row, list) and 0 < len(row) <= 16 and all(real(v) for v in row) for row in points)
+    if not rows or not 0 < len(points) <= MOST_NUMBERS:
+        raise InputError(
+            f"The points of a link are lists of at most 16 numbers each, {MOST_NUMBERS} of them in all at most."
+        )
+    return Tokens(points)
 
 
 def _refuse_files(part: Any, key: str = "") -> None:
