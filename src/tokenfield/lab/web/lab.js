@@ -18,7 +18,7 @@ export function mount(root, hello, send) {
   const parts = furniture(send, () => lab);
   const lab = { root, send, parts, hello, playing: true, last: null, fresh: false, t: NaN, plots: new Map(), frames: 0, since: performance.now(), plotted: 0 };
   root.replaceChildren(parts.head, parts.view, parts.side, parts.panels);
-  lab.scene = stage(parts.view, send);
+  lab.scene = stage(parts.view, message => act(lab, message));
   parts.view.append(parts.titles, parts.tools);
   furnish(lab, hello);
   const forget = listen(lab);
@@ -171,6 +171,7 @@ function animate(lab) {
     if (lab.gone) return;
     requestAnimationFrame(tick);
     lab.scene?.draw(now);
+    flush(lab);
     for (const seq of lab.acks?.splice(0) ?? []) lab.send({ ack: seq });
     if (now - lab.plotted < PLOT_EVERY) return;
     lab.plotted = now;
@@ -205,6 +206,17 @@ function tile({ hello, parts, scene }) {
 }
 
 // ------------------------------------------------------------------------------------------------ messages
+// Of a token that is dragged, its last place a picture is told.
+function act(lab, message) {
+  if (message.drag) return void (lab.drag = message);
+  flush(lab);
+  lab.send(message);
+}
+function flush(lab) {
+  if (lab.drag) lab.send(lab.drag);
+  lab.drag = null;
+}
+
 function told(lab, message) {
   if (message.controls) furnish(lab, message);
   if (message.note) Object.assign(lab, { note: message.note }) && say(lab, '');

@@ -10,8 +10,9 @@ const EVERY = 33; // milliseconds between frames while it plays
 export async function player(root, hello, film) {
   const bytes = typeof film === 'string' ? fromBase64(film.trim()) : film;
   const read = reader(await unzip(bytes));
-  const state = { at: 0, play: !calm(), due: null };
+  const state = { at: 0, play: !calm(), due: null, shown: 0 };
   const show = first => {
+    state.shown = performance.now();
     const frame = read(state.at);
     ui.frame({ ...frame, seq: state.at, play: state.play, first });
     ui.told({ p: { frame: state.at } });
@@ -22,7 +23,7 @@ export async function player(root, hello, film) {
     if (state.at === read.count - 1) state.play = false;
     show(first);
   };
-  const later = () => { state.due ??= setTimeout(() => { state.due = null; if (state.play) go(state.at + 1); }, EVERY); };
+  const later = () => { state.due ??= setTimeout(() => { state.due = null; if (state.play) go(state.at + 1); }, Math.max(0, state.shown + EVERY - performance.now())); };
   const answers = {
     set: values => { state.play = false; go(values.frame); },
     act: name => acts[name]?.(),

@@ -3,6 +3,7 @@
 import { element, clamp, short } from './dom.js';
 import { PALETTE, ramp } from './colours.js';
 
+const PLATEAU = 400; // milliseconds
 const MOST = 2000; // points of a line; beyond, every other one is kept
 const LEFT = 48, RIGHT = 12, TOP = 8, BOTTOM = 22;
 
@@ -10,7 +11,7 @@ const LEFT = 48, RIGHT = 12, TOP = 8, BOTTOM = 22;
 export function plot(box, panel, style) {
   const canvas = box.appendChild(element('canvas', { role: 'img', 'aria-label': panel.title }));
   const pen = canvas.getContext('2d');
-  const state = { xs: [], ys: [], bins: null, matrix: null, hover: null, dirty: true, log: false };
+  const state = { xs: [], ys: [], bins: null, matrix: null, hover: null, dirty: true, log: false, now: -Infinity, since: 0 };
   const point = event => { state.hover = [event.offsetX, event.offsetY]; state.dirty = true; };
   canvas.addEventListener('pointermove', point);
   canvas.addEventListener('pointerdown', point);
@@ -24,23 +25,33 @@ export function plot(box, panel, style) {
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, wide, high);
     pen.font = '11px system-ui, sans-serif';
-    return { pen, wide, high, colour: style(), ...state, panel };
+    const { xs, ys, now } = state, on = now > xs.at(-1); // the last value goes on until now
+    return { pen, wide, high, colour: style(), ...state, xs: on ? [...xs, now] : xs, ys: on ? [...ys, ys.at(-1)] : ys, panel };
+  }
+
+  function keepPoint(x, y) {
+    state.xs.push(x);
+    state.ys.push(y);
+    if (state.xs.length > MOST) for (const name of ['xs', 'ys']) state[name] = state[name].filter((_, i) => i % 2 === 0);
   }
 
   return {
-    // A new point at x: a number, or a list of numbers, one a line.
+    // A new point at x: a number, or a list of numbers, one a line. Numbers come anew ten times a second, frames more often: a value
+    // that only waits for the next one is no plateau, one that stays longer is.
     add(x, y, log) {
       state.log = Boolean(log);
-      state.xs.push(x);
-      state.ys.push(y);
-      if (state.xs.length > MOST) for (const name of ['xs', 'ys']) state[name] = state[name].filter((_, i) => i % 2 === 0);
       state.dirty = true;
+      const now = performance.now(), last = state.ys.at(-1), waits = state.xs.length > 0 && String(last) === String(y);
+      if (waits) return void (state.now = x);
+      if (now - state.since > PLATEAU && state.now > state.xs.at(-1)) keepPoint(state.now, last);
+      keepPoint(x, y);
+      Object.assign(state, { now: x, since: now });
     },
     set(values) {
       if (panel.kind === 'heat') state.matrix = values; else state.bins = values;
       state.dirty = true;
     },
-    clear() { Object.assign(state, { xs: [], ys: [], bins: null, matrix: null, dirty: true }); },
+    clear() { Object.assign(state, { xs: [], ys: [], bins: null, matrix: null, dirty: true, now: -Infinity }); },
     empty: () => !state.xs.length && !state.bins && !state.matrix,
     draw() {
       if (!state.dirty || !canvas.clientWidth) return;
