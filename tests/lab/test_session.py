@@ -15,7 +15,7 @@ from tokenfield import attention, normalization
 from tokenfield.lab import setting as settings
 from tokenfield.lab.controls import controls
 from tokenfield.lab.presets import NAMES, PRESETS
-from tokenfield.lab.scenes import leaders, projected
+from tokenfield.lab.scenes import leaders, projected, scene_of
 from tokenfield.lab.session import Session
 from tokenfield.lab.setting import Setting, checked_parts
 from tokenfield.lab.wire import dumped, unpack
@@ -117,7 +117,7 @@ def test_panels_show_what_the_library_observes():
         link={"p": {"n": 60, "beta": 9.0}, "panels": ["energy", "clusters", "overlaps", "attention", "rank", "order"]}
     )
     moved(session, 60)
-    session._looked = -np.inf
+    session._next_look = -np.inf
     header, arrays = seen(session)
     mu, flow = session.live.measure, session.live.flow
     assert header["energy"] == pytest.approx(18 * float(tkf.observe.energy(mu, 9.0, scaled=True)), rel=1e-6)
@@ -130,7 +130,7 @@ def test_panels_show_what_the_library_observes():
     assert np.abs(arrays["attention"] / 255 - matrix / matrix.max()).max() < 1 / 255
     session.told({"panels": ["rank", "nonsense", 3, "rank"]})
     assert session.shown == ("rank",) and session.link()["panels"] == ["rank"]
-    session._looked = -np.inf
+    session._next_look = -np.inf
     header, arrays = seen(session)
     assert "energy" not in header and "overlaps" not in arrays
 
@@ -139,6 +139,14 @@ def test_clusters_far_apart_are_those_of_the_library():
     x = np.repeat(np.asarray(tkf.Tokens.uniform_sphere(n=7, d=3, seed=1).x), 5, axis=0)
     labels, count = leaders(x, 0.1)
     assert count == 7 == len(tkf.observe.clusters(tkf.Tokens(x))) and np.array_equal(labels, np.repeat(np.arange(7), 5))
+
+
+def test_a_density_on_the_sphere_is_seen_where_it_is():
+    mu = tkf.SphereDensity.from_function(lambda x: 1 + 0.5 * x[:, 0] + 0.3 * x[:, 1] * x[:, 2])
+    rows, columns = (scene := scene_of(mu)).ROWS, scene.COLUMNS
+    θ, φ = np.meshgrid((np.arange(rows) + 0.5) * np.pi / rows, 2 * np.pi * np.arange(columns) / columns, indexing="ij")
+    x = np.stack([np.sin(θ) * np.cos(φ), np.sin(θ) * np.sin(φ), np.cos(θ)], axis=-1)
+    assert np.abs(scene._field(mu) - (1 + 0.5 * x[..., 0] + 0.3 * x[..., 1] * x[..., 2])).max() < 0.01
 
 
 def test_refused_combinations_keep_the_last_good_state():

@@ -17,9 +17,9 @@ ANGLE = 0.1
 """The radius of a cluster on the sphere, in radians, as `observe.clusters` has it."""
 SHARE = 0.05
 """The radius of a cluster in space, as a share of what is seen."""
-MOST_CLUSTERS = 100
+MOST_CLUSTERS = 64
 """Clusters are counted, and have colours, up to here."""
-SAMPLE, FEW, BINS = 512, 64, 40
+SAMPLE, FEW, BINS = 256, 64, 40
 """Tokens whose pairs are looked at, tokens of the attention matrix, and bars of the histogram."""
 NONE = 255
 """The label of a token without a cluster."""
@@ -304,11 +304,22 @@ class SphereScene(DensityScene):
             points = np.zeros((self.ROWS, mu.d))
             points[:, 0], points[:, 1] = np.cos(θ), np.sin(θ)
             return np.repeat(np.asarray(mu(points))[:, None], self.COLUMNS, axis=1)
-        φ = 2 * np.pi * np.arange(self.COLUMNS) / self.COLUMNS
-        flat = lambda a: np.broadcast_to(a, (self.ROWS, self.COLUMNS)).ravel()
-        s, c = np.sin(θ)[:, None], np.cos(θ)[:, None]
-        points = np.stack([flat(s * np.cos(φ)), flat(s * np.sin(φ)), flat(c)], axis=1)
-        return np.asarray(mu(points)).reshape(self.ROWS, self.COLUMNS)
+        grid = mu.basis.shape
+        f, z = np.asarray(mu.values).reshape(grid)[::-1], mu.basis.points.reshape(*grid, 3)[::-1, 0, 2]
+        poles = [
+            np.full((1, grid[1]), f[end].mean()) for end in (0, -1)
+        ]  # of a smooth function, up to the second order
+        f, z = np.concatenate([poles[0], f, poles[1]]), np.concatenate([[1.0], z, [-1.0]])
+        rows = np.interp(θ, np.arccos(z), np.arange(len(z)))
+        columns = np.arange(self.COLUMNS) * grid[1] / self.COLUMNS
+        return _between(_between(f, rows).T, columns).T
+
+
+def _between(f: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Rows of f between its rows, linearly; after the last comes the first."""
+    low = np.floor(places).astype(int)
+    share = (places - low)[:, None]
+    return (1 - share) * f[low] + share * f[(low + 1) % len(f)]
 
 
 # What scenes are made of.
@@ -317,14 +328,17 @@ class SphereScene(DensityScene):
 def leaders(x: np.ndarray, radius: float) -> tuple[np.ndarray, int | None]:
     """Clusters around the first token of each, so that colours stay as tokens move: labels, and how many there are; None beyond
     the most that are counted."""
-    labels, count = np.full(len(x), NONE, np.uint8), 0
-    free = np.arange(len(x))
-    while count < MOST_CLUSTERS and len(free):
-        near = np.sum((x[free] - x[free[0]]) ** 2, axis=1) <= radius**2
-        near[0] = True
-        labels[free[near]] = count
-        free, count = free[~near], count + 1
-    return labels, None if len(free) else count
+    labels, free, count = np.full(len(x), NONE, np.uint8), np.ones(len(x), bool), 0
+    x = np.asarray(x - x.mean(axis=0), np.float32)  # distances do not notice, round-off does
+    squares = np.einsum("nd,nd->n", x, x)
+    while count < MOST_CLUSTERS and free.any():
+        i = int(np.argmax(free))
+        near = free & (squares - 2 * (x @ x[i]) + squares[i] <= radius**2)
+        near[i] = True
+        labels[near] = count
+        free &= ~near
+        count += 1
+    return labels, None if free.any() else count
 
 
 def effective_rank(σ: np.ndarray) -> float:

@@ -34,7 +34,7 @@ STEP = 1 / 15
 BUDGET = 0.05
 """Seconds that a frame may take, if steps are short enough."""
 LOOKS = 0.1
-"""Seconds between two looks at what panels show."""
+"""Seconds between two looks at what panels show, at least; and they take no more than a quarter of the time."""
 MOST_DENSE = 6000
 """Tokens without fast sums that still move at a bearable pace."""
 SHOWN = ("energy", "clusters", "overlaps", "attention")
@@ -64,7 +64,7 @@ class Session:
         self.shown: tuple[str, ...] = SHOWN
         self.held: tuple[int, np.ndarray] | None = None
         self.reel = film.Reel()
-        self._first, self._ms, self._looked = True, 0.0, -math.inf
+        self._first, self._ms, self._next_look = True, 0.0, -math.inf
         self._seen: dict[str, Any] = {}
         self._pictures: dict[str, np.ndarray] = {}
         self._behind = False
@@ -186,7 +186,7 @@ class Session:
         self._behind = True
         self._begin(self.setting.measure(), 0.0)
         self._behind = False
-        self.held, self._first, self._looked = None, True, -math.inf
+        self.held, self._first, self._next_look = None, True, -math.inf
         self._seen, self._pictures = {}, {}
         self.scene: Scene = scene_of(self.live.measure, self.setting.values["view"])
         self._clear()
@@ -237,7 +237,7 @@ class Session:
     def _choose(self, panels: Any) -> None:
         if isinstance(panels, list):
             self.shown = tuple(dict.fromkeys(name for name in panels if isinstance(name, str) and name in PANELS))
-            self._looked = -math.inf
+            self._next_look = -math.inf
 
     def _panels(self, panels: Any) -> list[Message]:
         self._choose(panels)
@@ -292,7 +292,7 @@ class Session:
         except InputError:
             values["n"] = before
             raise
-        self.held, self._looked = None, -math.inf
+        self.held, self._next_look = None, -math.inf
         return [self.state()]
 
     def _token(self, i: Any) -> int | None:
@@ -326,16 +326,16 @@ class Session:
         """What is seen now."""
         self.seq += 1
         mu, now = self.live.measure, time.perf_counter()
-        due = self._first or now - self._looked > LOOKS
+        due = self._first or now > self._next_look
         if due:
             self.scene.label(mu)
         picture = self.scene.stage(mu)
         arrays = picture.arrays
         if due:
-            self._looked = now
             looked = self.scene.look(mu, self.live.flow, self.shown)
             self._seen, self._pictures = looked.header, looked.arrays
             arrays = arrays | looked.arrays
+            self._next_look = now + max(LOOKS, 4 * (time.perf_counter() - now))
         header = {
             "seq": self.seq,
             "t": self.live.t,
