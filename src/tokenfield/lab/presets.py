@@ -58,7 +58,7 @@ PRESETS: dict[str, Preset] = {
     "early clusters of a density": Preset(
         "The same from a density with ten small crests [bruno2025].",
         {"measure": "circle_wave", "k": 10, "amplitude": 0.01, "beta": 50.0},
-        panels=("entropy", "order", "energy"),
+        panels=("entropy", "energy"),
     ),
     "synchronization": Preset(
         "Noisy Kuramoto oscillators, above their threshold: they gather, and stay a cloud [rigollet2025].",

@@ -33,7 +33,7 @@ PANELS: dict[str, dict[str, Any]] = {
     "order": {"kind": "line", "title": "Order parameter |∫ x dμ|"},
     "spectrum": {"kind": "line", "title": "Eigenvalues of the covariance"},
     "rho": {"kind": "line", "title": "Cosine ρ of two tokens"},
-    "entropy": {"kind": "line", "title": "Entropy ∫ f log f"},
+    "entropy": {"kind": "line", "title": "Entropy -∫ f log f"},
 }
 """All panels by name, as the page is told of them."""
 
@@ -225,7 +225,7 @@ class GaussianScene(Scene):
         curves = [place(curve) for curve in (*rings, *edges, np.array([*self.path, here]))]
         styles = ["dim"] * (len(rings) + len(edges)) + ["accent"]
         arrays = {"x": place(here)[None].astype(np.float32), "label": np.zeros(1, np.uint8)} | _curves(curves)
-        return Picture({"unit": 0, "reach": 1.2 * top, "curves": styles}, arrays)
+        return Picture({"unit": 0, "reach": 1.2 * top, "curves": styles, "scaffold": False}, arrays)
 
     def _spectrum(self, mu: Any, flow: Flow | None) -> list[float]:
         return np.maximum(np.linalg.eigvalsh(np.asarray(mu.cov))[::-1], 0).tolist()
@@ -250,7 +250,8 @@ class EquiangularScene(Scene):
         curves = [r * _circle(128), *(np.stack([np.zeros(2), end]) for end in ends)]
         curves.append(0.4 * at(np.linspace(-φ / 2, φ / 2, 48)))
         arrays = {"x": ends.astype(np.float32), "label": np.array([0, 1], np.uint8)} | _curves(curves)
-        return Picture({"unit": 0, "reach": 1.1 * r, "curves": ["dim", "ink", "ink", "accent"]}, arrays)
+        header = {"unit": 0, "reach": 1.1 * r, "curves": ["dim", "ink", "ink", "accent"], "scaffold": False}
+        return Picture(header, arrays)
 
     def _rho(self, mu: Any, flow: Flow | None) -> float:
         return float(mu.rho)
@@ -281,7 +282,7 @@ class CircleScene(DensityScene):
         f = np.maximum(np.asarray(mu(θ)), 0.0)
         circle = np.stack([np.cos(θ), np.sin(θ)], axis=1)
         around = circle * (1 + 0.25 * f / max(1.0, float(f.max()) / 3))[:, None]
-        header = {"unit": 0, "reach": 1.9, "curves": ["dim", "accent"]}
+        header = {"unit": 0, "reach": 1.9, "curves": ["dim", "accent"], "scaffold": False}
         return Picture(header, {**_nothing(2), **_curves([circle, around])})
 
 

@@ -94,7 +94,7 @@ class Session:
         setting = self.setting
         return {
             "title": self.title,
-            "controls": [control.told() for control in setting.controls.values()],
+            "controls": [control.told() | self._about(control.id) for control in setting.controls.values()],
             "panels": [{"id": name, **panel} for name, panel in PANELS.items()],
             "p": setting.values,
             "shown": list(self.shown),
@@ -103,6 +103,11 @@ class Session:
             "record": True,
             "version": __version__,
         }
+
+    def _about(self, control: str) -> Message:
+        """What the example that is chosen shows, and whose it is."""
+        chosen = PRESETS.get(self.setting.values["preset"]) if control == "preset" else None
+        return {} if chosen is None else {"help": chosen.shows}
 
     def link(self) -> Message:
         """What the page's address holds."""
