@@ -14,7 +14,10 @@ export function controls(declared, values, set) {
     arrange();
     set(id, value);
   };
-  for (const control of declared) parts.set(control.id, { control, ...kindOf(control)(control, values[control.id] ?? control.value, value => change(control.id, value)) });
+  for (const control of declared) {
+    const make = kindOf(control), value = values[control.id] ?? control.value;
+    parts.set(control.id, { control, ...make(control, value, news => change(control.id, news)) });
+  }
 
   function arrange() {
     for (const { control, row } of parts.values())
@@ -23,7 +26,8 @@ export function controls(declared, values, set) {
   }
 
   const groups = [...new Set(declared.map(control => control.group ?? ''))];
-  const body = element('div', { className: 'controls' }, ...groups.map(group => section(group, declared.filter(c => (c.group ?? '') === group).map(c => parts.get(c.id).row))));
+  const rows = group => declared.filter(control => (control.group ?? '') === group).map(control => parts.get(control.id).row);
+  const body = element('div', { className: 'controls' }, ...groups.map(group => section(group, rows(group))));
   arrange();
   return {
     body,
@@ -43,7 +47,8 @@ function section(group, rows) {
 const kindOf = control => (control.options ? menu : control.switch ? toggle : range);
 
 // What every control has: an id, a name to be found by, a sentence of help; and JupyterLab leaves its keys alone.
-const common = control => ({ id: `lab-${++made}-${control.id}`, 'data-control': control.id, 'data-lm-suppress-shortcuts': 'true', ...(control.help ? { title: control.help, 'aria-description': control.help } : {}) });
+const OURS = { 'data-lm-suppress-shortcuts': 'true' };
+const common = ({ id, help }) => ({ id: `lab-${++made}-${id}`, 'data-control': id, ...OURS, ...(help ? { title: help, 'aria-description': help } : {}) });
 const label = (control, input) => element('label', { for: input.id, textContent: control.label });
 
 function menu(control, value, change) {
@@ -65,7 +70,8 @@ function range(declared, value, change) {
   const { to, from } = scale(control), shared = common(control);
   const step = control.log ? (to(control.max) - to(control.min)) / 400 : control.step ?? (control.max - control.min) / 200;
   const slider = element('input', { ...shared, type: 'range', min: to(control.min), max: to(control.max), step });
-  const field = element('input', { type: 'text', inputMode: 'decimal', className: 'exact', 'aria-label': `${control.label}, exact value`, 'data-exact': control.id, 'data-lm-suppress-shortcuts': 'true' });
+  const name = `${control.label}, exact value`;
+  const field = element('input', { type: 'text', inputMode: 'decimal', className: 'exact', 'aria-label': name, 'data-exact': control.id, ...OURS });
   let current = value;
   const show = (news, moving) => {
     current = news;

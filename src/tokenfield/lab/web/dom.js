@@ -18,7 +18,7 @@ export function element(tag, properties = {}, ...children) {
 export function short(value) {
   if (value === 0) return '0';
   const size = Math.abs(value);
-  if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replace('.0e', 'e').replace('e+', 'e').replace('-', '−').replace('e-', 'e−');
+  if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replace('.0e', 'e').replace('e+', 'e').replaceAll('-', '−');
   return String(+value.toPrecision(4)).replace('-', '−');
 }
 
@@ -29,3 +29,6 @@ export function download(name, blob) {
 }
 
 export const calm = () => matchMedia('(prefers-reduced-motion: reduce)').matches;
+
+// Pixels of the screen to one of the page; more than two are not seen.
+export const pixelRatio = () => Math.min(devicePixelRatio || 1, 2);

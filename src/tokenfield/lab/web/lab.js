@@ -6,7 +6,8 @@
 import { element, short, download, calm } from './dom.js';
 import { unpack, fromBase64 } from './wire.js';
 import { rgb, PALETTE } from './colours.js';
-import { stage, grid } from './stage.js';
+import { stage } from './stage.js';
+import { grid } from './paint.js';
 import { plot } from './plots.js';
 import { controls } from './controls.js';
 
@@ -16,7 +17,8 @@ export function mount(root, hello, send) {
   root.classList.add('lab');
   root.setAttribute('data-lm-suppress-shortcuts', 'true');
   const parts = furniture(send, () => lab);
-  const lab = { root, send, parts, hello, playing: true, last: null, fresh: false, t: NaN, plots: new Map(), frames: 0, since: performance.now(), plotted: 0 };
+  const counts = { frames: 0, since: performance.now(), plotted: 0 };
+  const lab = { root, send, parts, hello, playing: true, last: null, fresh: false, t: NaN, plots: new Map(), ...counts };
   root.replaceChildren(parts.head, parts.view, parts.side, parts.panels);
   lab.scene = stage(parts.view, message => act(lab, message));
   parts.view.append(parts.titles, parts.tools);
@@ -38,7 +40,8 @@ export function mount(root, hello, send) {
 }
 
 // ------------------------------------------------------------------------------------------------ furniture
-const button = (name, text, onclick, title = '') => element('button', { type: 'button', textContent: text, onclick, title, 'data-act': name, 'data-lm-suppress-shortcuts': 'true' });
+const button = (name, text, onclick, title = '') =>
+  element('button', { type: 'button', textContent: text, onclick, title, 'data-act': name, 'data-lm-suppress-shortcuts': 'true' });
 
 // The parts of the page that are there whatever is shown.
 function furniture(send, lab) {
@@ -64,7 +67,9 @@ function tools(lab) {
   return element('div', { className: 'tools', role: 'group', 'aria-label': 'view' },
     button('add', 'Add', () => scene()?.addInView(), 'Add a token (double click)'),
     button('remove', 'Remove', () => scene()?.removeChosen(), 'Remove the chosen token (Delete)'),
-    button('out', '−', () => scene()?.zoom(1 / 1.2), 'Zoom out'), button('in', '+', () => scene()?.zoom(1.2), 'Zoom in'), button('fit', 'Fit', () => scene()?.fit(), 'The whole, from where one began'));
+    button('out', '−', () => scene()?.zoom(1 / 1.2), 'Zoom out'),
+    button('in', '+', () => scene()?.zoom(1.2), 'Zoom in'),
+    button('fit', 'Fit', () => scene()?.fit(), 'The whole, from where one began'));
 }
 
 // What this hello asks for. The stage stays, and whoever had the focus has it again.
@@ -87,7 +92,9 @@ function files(lab) {
   const { send, hello } = lab;
   const ask = (act, text, title) => button(act, text, () => send({ act }), title);
   const picture = button('picture', 'Picture', async () => download('tokens.png', await lab.scene.picture()), 'What the stage shows, as PNG');
-  return hello.record ? [ask('toml', 'Spec', 'This experiment as a TOML file'), picture, ask('film', 'Film', 'The run so far as one HTML file'), ask('data', 'Data', 'The state as an .npz file')] : [picture];
+  if (!hello.record) return [picture];
+  const [toml, film] = [ask('toml', 'Spec', 'This experiment as a TOML file'), ask('film', 'Film', 'The run so far as one HTML file')];
+  return [toml, picture, film, ask('data', 'Data', 'The state as an .npz file')];
 }
 
 // ------------------------------------------------------------------------------------------------ panels

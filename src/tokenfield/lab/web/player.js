@@ -23,7 +23,11 @@ export async function player(root, hello, film) {
     if (state.at === read.count - 1) state.play = false;
     show(first);
   };
-  const later = () => { state.due ??= setTimeout(() => { state.due = null; if (state.play) go(state.at + 1); }, Math.max(0, state.shown + EVERY - performance.now())); };
+  const next = () => {
+    state.due = null;
+    if (state.play) go(state.at + 1);
+  };
+  const later = () => { state.due ??= setTimeout(next, Math.max(0, state.shown + EVERY - performance.now())); };
   const answers = {
     set: values => { state.play = false; go(values.frame); },
     act: name => acts[name]?.(),

@@ -1,6 +1,6 @@
 // Plots beside the stage, on Canvas2D: lines in time, bars, heat maps. They draw when they are told to and something is new.
 
-import { element, clamp, short } from './dom.js';
+import { element, clamp, short, pixelRatio } from './dom.js';
 import { PALETTE, ramp } from './colours.js';
 
 const PLATEAU = 400; // milliseconds
@@ -19,7 +19,7 @@ export function plot(box, panel, style) {
   const drawing = { line: drawLines, bars: drawBars, heat: drawHeat }[panel.kind];
 
   function sheet() {
-    const ratio = Math.min(devicePixelRatio || 1, 2), [wide, high] = [canvas.clientWidth, canvas.clientHeight];
+    const ratio = pixelRatio(), [wide, high] = [canvas.clientWidth, canvas.clientHeight];
     if (canvas.width !== Math.round(wide * ratio) || canvas.height !== Math.round(high * ratio))
       Object.assign(canvas, { width: Math.round(wide * ratio), height: Math.round(high * ratio) });
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);

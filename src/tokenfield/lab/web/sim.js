@@ -106,7 +106,7 @@ function advance(run, ui) {
       if (model.kick?.(p, state, tried, run.random)) run.solver.forget();
     }
     if (!accepted || tried === run.step || next < run.step) run.step = next;
-    if (!Number.isFinite(run.step) || run.step < 1e-12 * Math.max(run.t, 1e-6)) return ended(run, ui, `It ends here: the solution runs away at t = ${short(run.t)}.`);
+    if (!(run.step > 1e-12 * Math.max(run.t, 1e-6))) return ended(run, ui, `It ends here: the solution runs away at t = ${short(run.t)}.`);
   }
   const reason = model.over?.(p, state, run.t);
   if (reason) ended(run, ui, reason);

@@ -1,5 +1,6 @@
 // Causal attention on the circle and the sphere: Rényi centres.
 
+import { clamp } from '../dom.js';
 import { causalAttention, renyiCentres } from '../fields.js';
 import { explore, uniformSphere, normalize, single, curve, matrix, inner } from '../sim.js';
 
@@ -21,8 +22,9 @@ function halos(y, d, centres, beta) {
   return centres.map(c => {
     if (d === 2) return arc(Math.atan2(y[2 * c + 1], y[2 * c]), ρ);
     const x = [y[3 * c], y[3 * c + 1], y[3 * c + 2]], k = Math.abs(x[0]) < 0.8 ? [1, 0, 0] : [0, 1, 0];
-    const u = unit(cross3(x, k)), v = cross3(x, u);
-    return curve(Array.from({ length: 41 }, (_, i) => [0, 1, 2].map(q => 1.002 * (Math.cos(ρ) * x[q] + Math.sin(ρ) * (Math.cos(i * Math.PI / 20) * u[q] + Math.sin(i * Math.PI / 20) * v[q])))));
+    const u = unit(cross3(x, k)), v = cross3(x, u), [cos, sin] = [1.002 * Math.cos(ρ), 1.002 * Math.sin(ρ)];
+    const at = φ => x.map((value, q) => cos * value + sin * (Math.cos(φ) * u[q] + Math.sin(φ) * v[q]));
+    return curve(Array.from({ length: 41 }, (_, i) => at(i * Math.PI / 20)));
   });
 }
 const arc = (φ, ρ) => curve(Array.from({ length: 17 }, (_, i) => [1.07 * Math.cos(φ + ρ * (i / 8 - 1)), 1.07 * Math.sin(φ + ρ * (i / 8 - 1))]));
@@ -40,7 +42,9 @@ const causal = {
     { id: 'speed', group: 'time', label: 'e-folds of time a second', min: 0.1, max: 5, log: true, value: 1.2 },
   ],
   panels: [
-    { id: 'share', kind: 'line', title: 'Share of tokens at a centre' }, { id: 'moved', kind: 'line', title: 'How far centres have gone, in units of δ' }, { id: 'attention', kind: 'heat', title: 'Attention matrix, tokens in their order' },
+    { id: 'share', kind: 'line', title: 'Share of tokens at a centre' },
+    { id: 'moved', kind: 'line', title: 'How far centres have gone, in units of δ' },
+    { id: 'attention', kind: 'heat', title: 'Attention matrix, tokens in their order' },
   ],
   fresh: ['n', 'd', 'seed', 'beta'],
 
@@ -54,10 +58,12 @@ const causal = {
 
   seen({ beta }, { y, d, centres, home }) {
     const n = y.length / d, label = gathered(y, n, d, centres, beta), share = label.filter(k => k !== 255).length / n;
-    const both = Float64Array.from([...y, ...home]), moved = Math.max(...centres.map(c => Math.acos(Math.max(-1, Math.min(1, inner(both, d, c, n + c)))) / width(beta)));
+    const both = Float64Array.from([...y, ...home]), gone = c => Math.acos(clamp(inner(both, d, c, n + c), -1, 1));
+    const moved = Math.max(...centres.map(gone)) / width(beta);
     const lines = halos(y, d, centres, beta), order = [...Array(Math.min(n, 64)).keys()].map(i => Math.floor(i * n / Math.min(n, 64)));
     return {
-      unit: 1, reach: 1.1, drag: true, x: single(y, d), label, size: Float32Array.from({ length: n }, (_, i) => (centres.includes(i) ? 2.2 : 0.9)),
+      unit: 1, reach: 1.1, drag: true, x: single(y, d), label,
+      size: Float32Array.from({ length: n }, (_, i) => (centres.includes(i) ? 2.2 : 0.9)),
       ...Object.fromEntries(lines.map((line, i) => [`curve${i}`, line])), curves: lines.map((_, k) => k % 8),
       share, moved, attention: matrix(y, d, order, (s, i, j) => (j <= i ? Math.exp(beta * (s - 1)) : 0)),
       info: { tokens: n, centres: centres.length, 'at a centre': `${Math.round(100 * share)} %` },

@@ -26,10 +26,12 @@ function rings(count) {
 
 const inCone = (a, b, c) => [a - b, 2 * c, a + b];
 const round = (z, r = z) => curve(Array.from({ length: 65 }, (_, i) => [r * Math.cos(i * Math.PI / 32), r * Math.sin(i * Math.PI / 32), z]));
-const shell = high => [...[0.25, 0.5, 0.75, 1].map(part => round(part * high)), ...Array.from({ length: 12 }, (_, i) => curve([[0, 0, 0], [high * Math.cos(i * Math.PI / 6), high * Math.sin(i * Math.PI / 6), high]]))];
+const edge = (high, φ) => curve([[0, 0, 0], [high * Math.cos(φ), high * Math.sin(φ), high]]);
+const shell = high => [...[0.25, 0.5, 0.75, 1].map(part => round(part * high)), ...Array.from({ length: 12 }, (_, i) => edge(high, i * Math.PI / 6))];
 const ellipse = (a, b, c) => { // the square root of the covariance, applied to a circle
   const s = Math.sqrt(Math.max(0, a * b - c * c)), t = Math.sqrt(a + b + 2 * s) || 1;
-  return curve(Array.from({ length: 49 }, (_, i) => { const [u, v] = [Math.cos(i * Math.PI / 24), Math.sin(i * Math.PI / 24)]; return [((a + s) * u + c * v) / t, (c * u + (b + s) * v) / t]; }));
+  const at = (u, v) => [((a + s) * u + c * v) / t, (c * u + (b + s) * v) / t];
+  return curve(Array.from({ length: 49 }, (_, i) => at(Math.cos(i * Math.PI / 24), Math.sin(i * Math.PI / 24))));
 };
 
 const cone = {
@@ -43,7 +45,8 @@ const cone = {
     { id: 'speed', group: 'time', label: 'e-folds of time a second', min: 0.1, max: 5, log: true, value: 1.5 },
   ],
   panels: [
-    { id: 'trace', kind: 'line', title: 'log₁₀ tr Σ, largest and least', names: ['largest', 'least'] }, { id: 'det', kind: 'line', title: 'Middle one: eigenvalues of Σ', names: ['large', 'small'] },
+    { id: 'trace', kind: 'line', title: 'log₁₀ tr Σ, largest and least', names: ['largest', 'least'] },
+    { id: 'det', kind: 'line', title: 'Middle one: eigenvalues of Σ', names: ['large', 'small'] },
     { id: 'ranks', kind: 'bars', title: 'Share of the smaller eigenvalue', range: [0, 0.5] },
   ],
   fresh: ['fate', 'angle', 'rings', 'view'],
@@ -53,7 +56,10 @@ const cone = {
     const heads = HEADS[p.fate](p);
     return (_, y, out) => { for (let i = 0; i < y.length; i += 3) out.set(gaussian(heads, [y[i], y[i + 1], y[i + 2]]), i); };
   },
-  over: (_, { y }, t) => (t > 1e5 ? 'A hundred thousand units of time have passed.' : Math.max(...y) > 50 ? 'A covariance has blown up in finite time, as the closed form predicts.' : null),
+  over(_, { y }, t) {
+    if (Math.max(...y) > 50) return 'A covariance has blown up in finite time, as the closed form predicts.';
+    return t > 1e5 ? 'A hundred thousand units of time have passed.' : null;
+  },
 
   seen(p, { y }) {
     const all = Array.from({ length: y.length / 3 }, (_, i) => [y[3 * i], y[3 * i + 1], y[3 * i + 2]]), traces = all.map(([a, b]) => a + b);
@@ -64,10 +70,12 @@ const cone = {
     const flat = p.view === 'ellipses', lines = flat ? all.map(s => ellipse(...s)) : shell(high);
     return {
       unit: 0, scaffold: flat, reach: flat ? Math.sqrt(high) : 1.05 * high, centre: flat ? [0, 0, 0] : [0, 0, 0.5 * high],
-      x: flat ? single([0, 0], 2) : single(all.map(s => inCone(...s)).flat(), 3), label: flat ? Uint8Array.of(255) : Uint8Array.from(all, (_, i) => ringOf(i) % 8),
+      x: flat ? single([0, 0], 2) : single(all.map(s => inCone(...s)).flat(), 3),
+      label: flat ? Uint8Array.of(255) : Uint8Array.from(all, (_, i) => ringOf(i) % 8),
       ...Object.fromEntries(lines.map((line, i) => [`curve${i}`, line])), curves: lines.map(() => (flat ? 'accent' : 'dim')),
       trace: [Math.log10(Math.max(...traces)), Math.log10(Math.max(1e-12, Math.min(...traces)))], det: eigen[0], ranks,
-      info: { Gaussians: all.length }, caption: `${all.length} covariances in the cone, the largest of trace ${Math.max(...traces).toPrecision(3)}`,
+      info: { Gaussians: all.length },
+      caption: `${all.length} covariances in the cone, the largest of trace ${Math.max(...traces).toPrecision(3)}`,
     };
   },
 };

@@ -19,7 +19,9 @@ const race = {
     { id: 'speed', group: 'time', label: 'e-folds of time a second', min: 0.1, max: 5, log: true, value: 1.5 },
   ],
   panels: [
-    { id: 'rho', kind: 'line', title: 'Common cosine ρ', names: NAMES }, { id: 'gap', kind: 'line', title: 'log₁₀(1 − ρ)', names: NAMES }, { id: 'radius', kind: 'line', title: 'log₁₀ of the radius', names: NAMES },
+    { id: 'rho', kind: 'line', title: 'Common cosine ρ', names: NAMES },
+    { id: 'gap', kind: 'line', title: 'log₁₀(1 − ρ)', names: NAMES },
+    { id: 'radius', kind: 'line', title: 'log₁₀ of the radius', names: NAMES },
   ],
   fresh: ['n', 'rho', 'r', 'beta', 'tau', 'alpha'],
 
@@ -37,7 +39,8 @@ const race = {
   seen(_, { y }) {
     const gaps = KEYS.map((_, k) => Math.exp(y[2 * k])), angles = gaps.map(gap => Math.acos(Math.max(-1, 1 - gap)));
     const points = angles.map((angle, k) => [Math.cos(angle) * (1 + 0.05 * (k - 2.5)), Math.sin(angle) * (1 + 0.05 * (k - 2.5))]);
-    const lines = [curve(Array.from({ length: 49 }, (_, i) => [Math.cos(i * Math.PI / 48), Math.sin(i * Math.PI / 48)])), curve([[0, 0], [1, 0]]), ...points.map(point => curve([[0, 0], point]))];
+    const arc = Array.from({ length: 49 }, (_, i) => [Math.cos(i * Math.PI / 48), Math.sin(i * Math.PI / 48)]);
+    const lines = [curve(arc), curve([[0, 0], [1, 0]]), ...points.map(point => curve([[0, 0], point]))];
     return {
       unit: 0, reach: 1.05, scaffold: false, centre: [0.05, 0.4, 0], x: single([1, 0, ...points.flat()], 2), label: Uint8Array.from([255, 0, 1, 2, 3, 4, 5]),
       ...Object.fromEntries(lines.map((line, k) => [`curve${k}`, line])), curves: ['dim', 'dim', 0, 1, 2, 3, 4, 5],

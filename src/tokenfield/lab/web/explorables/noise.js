@@ -8,7 +8,8 @@ const CELLS = 96;
 // The predicted density as a curve around the circle, turned to where the tokens are.
 function ringed(density, turn) {
   const m = density.length, top = Math.max(1, Math.max(...density));
-  return curve(Array.from({ length: m + 1 }, (_, i) => { const φ = turn + 2 * Math.PI * i / m, r = 1.07 + 0.33 * density[i % m] / top; return [r * Math.cos(φ), r * Math.sin(φ)]; }));
+  const at = (φ, r) => [r * Math.cos(φ), r * Math.sin(φ)];
+  return curve(Array.from({ length: m + 1 }, (_, i) => at(turn + 2 * Math.PI * i / m, 1.07 + 0.33 * density[i % m] / top)));
 }
 
 function mean(θ) {
@@ -19,7 +20,10 @@ function mean(θ) {
 
 function histogram(θ, turn) {
   const bins = new Float32Array(36);
-  for (const angle of θ) { const φ = angle - turn, u = φ / (2 * Math.PI) + 0.5; bins[Math.floor((u - Math.floor(u)) * 36) % 36] += 36 / θ.length / (2 * Math.PI); }
+  for (const angle of θ) {
+    const u = (angle - turn) / (2 * Math.PI) + 0.5;
+    bins[Math.floor((u - Math.floor(u)) * 36) % 36] += 36 / θ.length / (2 * Math.PI);
+  }
   return bins;
 }
 
@@ -33,7 +37,8 @@ const noise = {
     { id: 'speed', group: 'time', label: 'time a second', min: 0.1, max: 10, log: true, value: 2 },
   ],
   panels: [
-    { id: 'order', kind: 'line', title: 'Order R = |mean|', names: ['tokens', 'predicted'] }, { id: 'density', kind: 'bars', title: 'Density about the mean direction', range: [-Math.PI, Math.PI] },
+    { id: 'order', kind: 'line', title: 'Order R = |mean|', names: ['tokens', 'predicted'] },
+    { id: 'density', kind: 'bars', title: 'Density about the mean direction', range: [-Math.PI, Math.PI] },
   ],
   fresh: ['n', 'seed'],
 

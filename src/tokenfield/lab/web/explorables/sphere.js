@@ -3,10 +3,12 @@
 import { attention } from '../fields.js';
 import { explore, uniformSphere, normalize, single, leaders, overlaps, matrix } from '../sim.js';
 
+const KINDS = { softmax: 'softmax (SA)', unnormalized: 'unnormalized (USA)' };
+
 const sphere = {
   title: 'Self-attention on the sphere',
   controls: [
-    { id: 'attention', group: 'flow', label: 'attention', options: ['softmax', 'unnormalized'], names: { softmax: 'softmax (SA)', unnormalized: 'unnormalized (USA)' }, value: 'softmax' },
+    { id: 'attention', group: 'flow', label: 'attention', options: ['softmax', 'unnormalized'], names: KINDS, value: 'softmax' },
     { id: 'beta', group: 'flow', label: 'inverse temperature β', min: 0, max: 50, step: 0.5, value: 9 },
     { id: 'd', group: 'start', label: 'space', options: ['2', '3'], names: { 2: 'circle', 3: 'sphere' }, value: '3' },
     { id: 'n', group: 'start', label: 'tokens n', min: 2, max: 1000, log: true, whole: true, value: 300 },
@@ -14,8 +16,10 @@ const sphere = {
     { id: 'speed', group: 'time', label: 'time a second', min: 0.05, max: 20, log: true, value: 1, help: 'How much time of the model passes in a second.' },
   ],
   panels: [
-    { id: 'energy', kind: 'line', title: 'Energy ∬ e^β(⟨x,y⟩−1)' }, { id: 'clusters', kind: 'line', title: 'Clusters', step: true },
-    { id: 'overlaps', kind: 'bars', title: 'Overlaps ⟨xᵢ, xⱼ⟩', range: [-1, 1] }, { id: 'attention', kind: 'heat', title: 'Attention matrix' },
+    { id: 'energy', kind: 'line', title: 'Energy ∬ e^β(⟨x,y⟩−1)' },
+    { id: 'clusters', kind: 'line', title: 'Clusters', step: true },
+    { id: 'overlaps', kind: 'bars', title: 'Overlaps ⟨xᵢ, xⱼ⟩', range: [-1, 1] },
+    { id: 'attention', kind: 'heat', title: 'Attention matrix' },
   ],
   fresh: ['n', 'd', 'seed'],
 
