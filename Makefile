@@ -57,7 +57,7 @@ docs: .venv/.with-video
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/make_conjectures.py
 	$(BIN)/python docs/models.py
-	$(BIN)/python -m tokenfield.lab.pages docs/explorables
+	$(BIN)/python -m tokenfield.lab.pages out/explorables
 
 # Every statement of the theory at full size, and the page that shows what came of it.
 verify: .venv/.with-video

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import tokenfield as tkf
 from tokenfield import attention, normalization
+from tokenfield.lab import front
 from tokenfield.lab import setting as settings
 from tokenfield.lab.controls import controls
 from tokenfield.lab.presets import NAMES, PRESETS
@@ -252,6 +253,18 @@ def test_a_flow_of_the_users_own():
     assert "no spec can say" in session.say
     plain = settings.of(tkf.usa(7.0), tkf.Tokens.uniform_sphere(n=9, d=4, seed=5), NAMES).values
     assert (plain["attention"], plain["beta"], plain["n"], plain["d"], plain["seed"]) == ("unnormalized", 7.0, 9, 4, 5)
+
+
+def test_a_spec_of_the_users_own_may_name_files(tmp_path):
+    x = np.eye(3)[:2]
+    np.save(tmp_path / "x.npy", x)
+    flow = {"attention": {"kind": "l2", "beta": 3.0}, "normalization": {"kind": "ngpt", "alpha": 2.0}}
+    data = {"measure": {"kind": "file", "path": "x.npy"}, "flow": flow, "time": {"end": 1.0}}
+    setting = front.given(tkf.Spec.from_dict(data, tmp_path))
+    session = moved(Session(setting))
+    assert session.say == "" and session.live.measure.n == 2 and session.live.t > 0
+    p = session.setting.values
+    assert (p["attention"], p["beta"], p["normalization"], p["alpha"], p["measure"]) == ("l2", 3.0, "ngpt", 2.0, "own")
 
 
 def test_a_link_holds_a_few_tokens_given_as_points():

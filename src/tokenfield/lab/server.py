@@ -23,6 +23,7 @@ from typing import Any
 
 from tokenfield.errors import InputError
 from tokenfield.lab.pages import WEB
+from tokenfield.lab.session import FASTEST, SLOWEST
 from tokenfield.lab.wire import dumped
 
 try:
@@ -44,8 +45,6 @@ RATE, BURST = 250.0, 500.0
 """Messages a second, and at once."""
 CREDIT = 2
 """Frames that are under way and not acknowledged."""
-FASTEST, SLOWEST = 1 / 60, 1 / 10
-"""Seconds of play that a frame stands for, at least and at most."""
 PATIENCE = 0.4
 """Seconds after which a tab is told that something is compiled."""
 BUSY = {"say": "Compiling this flow, once: some seconds.", "kind": "busy"}
@@ -241,31 +240,16 @@ class Tab:
         wait = FASTEST - (time.monotonic() - self.moved)
         if wait > 0 and not self.mail:
             await asyncio.sleep(wait)
-        elapsed = min(max(time.monotonic() - self.moved, FASTEST), SLOWEST)
-        self.moved = time.monotonic()
+        elapsed, self.moved = time.monotonic() - self.moved, time.monotonic()
         self.credit -= 1
-        mail, self.mail = self.mail, []
-        answers, frame = await self._patiently(lambda: self._work(mail, elapsed))
+        mail, self.mail = self.mail, []  # it changes things between two steps, never during one
+        answers, frame = await self._patiently(lambda: self.session.turn(mail, elapsed))
         await self._say(self.session.say, self.session.kind)
         for answer in answers:
             self.server.kept(answer)
             await self.socket.send(dumped(answer))
         await self.socket.send(frame)
         self.server.frames += 1
-
-    def _work(self, mail: list[dict[str, Any]], elapsed: float) -> tuple[list[dict[str, Any]], bytes]:
-        """In a thread: what was told changes things between two steps, never during one. Whatever goes wrong is told to this tab,
-        which stands still then and lives on."""
-        session, answers = self.session, []
-        try:
-            for message in mail:
-                answers += session.told(message)
-            if session.play and session.seq > 0:
-                session.step(elapsed)
-        except Exception as error:
-            session.play, session.kind = False, "ended"
-            session.say = str(error).split("\n")[0][:300] or type(error).__name__
-        return answers, session.frame()
 
     async def _patiently(self, work: Callable[[], Any]) -> Any:
         """The result of work in a thread; a tab that waits for long is told why."""

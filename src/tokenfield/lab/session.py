@@ -7,7 +7,7 @@ import base64
 import io
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ from tokenfield.status import Status
 
 Message = dict[str, Any]
 
+FASTEST, SLOWEST = 1 / 60, 1 / 10
+"""Seconds of play that a turn stands for, at least and at most."""
 FIRST = 0.05
 """In equal ratios of time a run is past its beginning from this time on."""
 STEP = 1 / 15
@@ -313,6 +315,28 @@ class Session:
         return self.scene.lifted(self.live.measure, [float(v) for v in x], token) if fine and self._has_tokens else None
 
     # What moves, and what is seen.
+
+    def turn(self, mail: Sequence[Message], elapsed: float) -> tuple[list[Message], bytes]:
+        """One turn: what was told, a step if it plays, and what is seen then. Whatever goes wrong is said, and the session, which
+        stands still then, lives on.
+
+        **Arguments**
+
+        - `mail`: messages of the page's, in their order.
+        - `elapsed`: seconds of play since the last turn.
+
+        **Returns** the answers, and a frame.
+        """
+        answers: list[Message] = []
+        try:
+            for message in mail:
+                answers += self.told(message)
+            if self.play and self.seq > 0:
+                self.step(min(max(elapsed, FASTEST), SLOWEST))
+        except Exception as error:
+            self.play, self.kind = False, "ended"
+            self.say = str(error).split("\n")[0][:300] or type(error).__name__
+        return answers, self.frame()
 
     def step(self, elapsed: float) -> None:
         """Go on by as much as so many seconds of play are, or as far as a frame's time allows."""

@@ -14,9 +14,6 @@ try:
 except ImportError:
     raise InputError("The view in a notebook needs a library: pip install 'tokenfield[play]'.") from None
 
-FASTEST, SLOWEST = 1 / 60, 1 / 10
-"""Seconds of play that a frame stands for, at least and at most."""
-
 
 class View(anywidget.AnyWidget):
     """A view of a run, or of a session that moves, as a notebook shows it.
@@ -45,25 +42,26 @@ class View(anywidget.AnyWidget):
         session = self.session
         if session is None or not isinstance(message, dict):
             return
-        asked = "ack" in message
-        answers = [] if asked else session.told(message)
+        if "ack" in message:
+            if session.play or session.seq == 0:
+                self._turn(session, [])
+        elif session.play and message.get("act") != "play":
+            self._answer(session.told(message))
+        else:
+            self._turn(session, [message])
+
+    def _turn(self, session: Session, mail: list[dict[str, Any]]) -> None:
+        now, before = time.monotonic(), session.say
+        answers, frame = session.turn(mail, now - self._moved)
+        self._moved = now
+        self._answer(answers)
+        self.send({}, [frame])
+        if session.say != before:
+            self.send({"say": session.say, "kind": session.kind})
+
+    def _answer(self, answers: list[dict[str, Any]]) -> None:
         for answer in answers:
             self.send(answer)
-        if asked and not (session.play or session.seq == 0):
-            return
-        if not asked and session.play and message.get("act") != "play":
-            return
-        self._frame(session)
-
-    def _frame(self, session: Session) -> None:
-        now = time.monotonic()
-        elapsed, self._moved = min(max(now - self._moved, FASTEST), SLOWEST), now
-        before = session.say
-        if session.play and session.seq > 0:
-            session.step(elapsed)
-        self.send({}, [session.frame()])
-        if session.say or before:
-            self.send({"say": session.say, "kind": session.kind})
 
     def serve(self, port: int = 0, browser: bool = True) -> None:
         """Open the session on a page of its own, until Ctrl-C.
