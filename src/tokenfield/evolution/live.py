@@ -95,6 +95,11 @@ class Live:
         return self.steps - self.accepted
 
     @property
+    def clock(self) -> float:
+        """The time from which it goes on: what is seen is of this time."""
+        return self.t
+
+    @property
     def message(self) -> str:
         """How the run goes, as a sentence."""
         return f"The run {self.status.sentence(self.t)}."
@@ -224,6 +229,7 @@ class Late:
     RADIUS = 1e-5
     FRAMES = 12
     """How many frames are computed at once."""
+    _ahead: list[tuple[float, Any]]
 
     def __init__(
         self,
@@ -238,6 +244,8 @@ class Late:
         self.t, self.asked, self.steps, self.rejected = float(t), rtol, 0, 0
         self.rtol, self.sums, self.message = math.nan, "", ""
         self.measure: Any = mu0
+        self.clock = self.t
+        """The time from which it goes on; what is seen is of the last frame before."""
         self.change(flow, mu0)
 
     def change(
@@ -248,7 +256,7 @@ class Late:
         settled = motion_for(flow, type(now)).settle(flow, now)
         evolve(flow, settled, (self.t, self.t * (1 + 1e-9) + 1e-9), save=1, coalesce=self.RADIUS, progress=False)
         self.flow, self.measure, self.status = flow, settled, Status.RUNNING
-        self._ahead: list[tuple[float, AbstractMeasure]] = []
+        self.clock, self._ahead = self.t, []
 
     def onward(self, t: float, budget: float = math.inf) -> AbstractMeasure:
         """Go on to a later time; that and frames after it, equally far apart in log t, are computed when they are needed."""
@@ -258,6 +266,7 @@ class Late:
             self._compute(t)
         if self._ahead and self._ahead[0][0] <= t * (1 + 1e-12):
             self.t, self.measure = self._ahead.pop(0)
+        self.clock = max(t, self.t) if self._ahead else self.t
         return self.measure
 
     def _compute(self, t: float) -> None:

@@ -68,6 +68,7 @@ PRESETS: dict[str, Preset] = {
     "causal centres": Preset(
         "Under causal attention tokens gather at Rényi centres, which the start alone decides [karagodin2024].",
         {"n": 200, "d": 2, "beta": 64.0, "causal": True, "clock": "log"},
+        panels=("clusters", "overlaps", "attention"),
     ),
     "equiangular": Preset(
         "Tokens at one common angle, from orthogonal: 1 - ρ falls like e^(-2t) under Post-LN [rigollet2025].",

@@ -342,7 +342,7 @@ class Session:
         """Go on by as much as so many seconds of play are, or as far as a frame's time allows."""
         if self.kind == "refused" or self.live.status is not Status.RUNNING:
             return
-        began, t, speed = time.perf_counter(), self.live.t, self.setting.values["speed"]
+        began, t, speed = time.perf_counter(), self.live.clock, self.setting.values["speed"]
         log = self.setting.values["clock"] == "log"
         goal = max(t, FIRST) * math.exp(speed * elapsed) if log else t + speed * elapsed
         self._hold()
