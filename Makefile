@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup models demo test test-full lint types bench docs verify gallery clean
+.PHONY: setup models demo test test-full test-page lint types bench docs verify gallery clean
 
 # Everything, for working on all of it; the targets below install only what they use.
 setup: .venv/.with-all models
@@ -38,6 +38,11 @@ test: .venv/.with-test .venv/.models
 test-full: .venv/.with-test .venv/.models
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'slow or not slow'
 
+# The page in a real browser, which is the machine's own: Playwright brings none.
+test-page: .venv/.with-page
+	@command -v chromium >/dev/null || { echo "The tests of the page need a browser: install chromium (in Debian, apt-get install chromium)."; exit 1; }
+	TOKENFIELD_PAGE=1 $(BIN)/python -m pytest tests/lab/page
+
 lint: .venv/.with-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,6 +57,7 @@ docs: .venv/.with-video
 	$(BIN)/python docs/make_figures.py
 	$(BIN)/python docs/make_conjectures.py
 	$(BIN)/python docs/models.py
+	$(BIN)/python -m tokenfield.lab.pages out/explorables
 
 # Every statement of the theory at full size, and the page that shows what came of it.
 verify: .venv/.with-video

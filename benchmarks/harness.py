@@ -16,7 +16,7 @@ import numpy as np
 
 SMALL = bool(os.environ.get("BENCHMARK_SMALL"))
 """One round and few tokens, to see that everything runs (`python -m benchmarks --small`); its numbers mean little."""
-MAY_BE_MISSING = ("keops", "ducc0")
+MAY_BE_MISSING = ("keops", "ducc0", "viser")
 """Contenders that need a compiler or a package that not every machine has: a table says so and goes on."""
 
 

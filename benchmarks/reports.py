@@ -6,7 +6,7 @@ import tempfile
 
 from benchmarks import causal as halves
 from benchmarks import cold as cold_start
-from benchmarks import many, models, pairs, phase, plots, sums, sweeping
+from benchmarks import many, models, page, pairs, phase, plots, sums, sweeping
 from benchmarks import sinkhorn as balanced
 from benchmarks.harness import SMALL, Demand, alternate, demanded, in_process, markdown, one_core, slope
 
@@ -393,6 +393,28 @@ def trained(case: str) -> str:
     return "\n\n".join([*tables, demanded(demands)])
 
 
+def live_page(case: str) -> str:
+    """The live page beside viser, in a real browser."""
+    found = alternate("page", case, page.CONTENDERS, FEWER)
+    head = ["", *(f"{name}, n = {n:,}" for n in page.SIZES for name in ("frames / s", "slider to frame, ms"))]
+    rows = []
+    for name, one in found.items():
+        if one:
+            parts = [(1 / one[f"frame, n = {n}"].seconds, 1e3 * one[f"slider, n = {n}"].seconds) for n in page.SIZES]
+            rows.append([name, *(f"{value:.0f}" for pair in parts for value in pair)])
+    ours = found["tokenfield"]
+    least = {2_000: 30, 10_000: 15}
+    demands = [
+        Demand(f"frames a second, n = {n:,}", least[n], [1 / ours[f"frame, n = {n}"].seconds])
+        for n in page.SIZES
+        if n in least
+    ]
+    waits = [1e3 * ours[f"slider, n = {n}"].seconds for n in page.SIZES]
+    demands.append(Demand("slider to a changed frame, ms", 150, waits, least=False))
+    title = "the live page: SA on S², β = 9, headless Chromium with software graphics"
+    return markdown(title, head, rows) + "\n\n" + demanded(demands)
+
+
 REPORTS = {
     "cold": cold,
     **dict.fromkeys(CASES, solves),
@@ -409,4 +431,5 @@ REPORTS = {
     "models": trained,
     "sweep": sweep,
     "scaling": scaling,
+    "page": live_page,
 }

@@ -44,7 +44,7 @@ def test_help_loads_no_jax():
 import sys
 from typer.testing import CliRunner
 from tokenfield.cli import app
-helps = [[name, "--help"] for name in "run show verify figure sweep report train generate probe predict".split()]
+helps = [[name, "--help"] for name in "run show play verify figure sweep report train generate probe predict".split()]
 for words in (["--help"], *helps, ["new"], ["verify", "--list"], ["figure", "--list"]):
     assert CliRunner().invoke(app, words).exit_code == 0
 heavy = {"jax", "diffrax", "equinox", "xarray", "zarr", "matplotlib", "torch"} & set(sys.modules)

@@ -269,6 +269,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "Trajectory.save": {"path": "run.zarr"},
     "Trajectory.load": {"path": "run.zarr"},
     "Trajectory.animate": {"path": "run.gif", "seconds": 0.1},
+    "Trajectory.film": {"path": "run.html"},
     "Trajectory.from_states": {"states": np.ones((2, 3, 3))},
 }
 """Where the usual values would not do."""

@@ -33,6 +33,7 @@ from .flow import mean_shift as mean_shift
 from .flow import sa as sa
 from .flow import usa as usa
 from .flow import velocity as velocity
+from .lab import play as play
 from .measures import CircleDensity as CircleDensity
 from .measures import Equiangular as Equiangular
 from .measures import Gaussian as Gaussian

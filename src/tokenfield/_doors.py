@@ -20,6 +20,8 @@ ROOMS: dict[str, str] = {
     "state_at": "tokenfield.evolution",
     "extended": "tokenfield.evolution",
     "observable": "tokenfield.observe",
+    "view": "tokenfield.lab",
+    "filmed": "tokenfield.lab",
 }
 """What may be asked for, and the room that answers."""
 

@@ -94,6 +94,53 @@ def show(
     raise typer.Exit(heard.code)
 
 
+@app.command(
+    epilog="Examples:  `tokenfield play`   `tokenfield play spec.toml --set flow.attention.beta=4`   "
+    "`tokenfield play --port 8080 --no-browser`"
+)
+def play(
+    spec: Annotated[
+        Path | None,
+        typer.Argument(
+            help="The experiment to begin with, a TOML file; 500 tokens on the sphere when left out.", metavar="[SPEC]"
+        ),
+    ] = None,
+    overrides: Set = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port; any that is free when left out.")
+    ] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")] = True,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Keep what the page downloads here as well. Without it nothing is written.",
+        ),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Listen to others on the network, too; only together with --unsafe-network."),
+    ] = None,
+    unsafe: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-network",
+            help="Say that --host is meant: whoever knows the address, which then holds a token, can steer the page.",
+        ),
+    ] = False,
+) -> None:
+    """Open a page on which every model moves: turn β, drag tokens, watch clusters let go.
+
+    Every attention, normalization and measure, by the library's own solvers; plots to choose, published examples, a link to
+    every experiment, downloads of spec, picture, film and data. The page is on this machine alone; Ctrl-C closes it.
+    """
+    from tokenfield.lab import front
+
+    front.command(spec, overrides or [], port, browser, out, (host, unsafe))
+
+
 @app.command(epilog="Example:  `tokenfield demo --out out/demo`")
 def demo(out: Out = Path("out/demo"), force: Force = False) -> None:
     """Watch 1,000 tokens on the sphere cluster under self-attention, and merge."""

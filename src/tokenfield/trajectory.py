@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+    from tokenfield.lab.widget import View
     from tokenfield.measures import AbstractDensity, Equiangular, Gaussian
 
 M = TypeVar("M", bound=AbstractMeasure, covariant=True)
@@ -93,7 +94,8 @@ class Trajectory(eqx.Module, Generic[M]):
     - every quantity of the measure, along the run: `run.x` (T, n, d) of tokens, `run.rho`, `run.cov`, `run.entropy`, ...
     - `run.mergers`, `run.rescaled`: of runs that coalesce, who met when, and their times in the rescaled clock
     - `run.status`, `run.message`, `run.steps`, `run.rejected`, `run.provenance`
-    - `run.to_xarray()`, `run.save(path)`, `Trajectory.load(path)`, `run.plot(path)`, `run.animate(path)`
+    - `run.to_xarray()`, `run.save(path)`, `Trajectory.load(path)`, `run.plot(path)`, `run.animate(path)`,
+      `run.film(path)`, `run.view()`
     - `run.observed`: of a run that kept observables instead of states, these by name; each is an attribute as well
     - of an ensemble all arrays have its axes in front, `runs.batch`; `runs[i, j]` or `runs.member(i, j)` is one run of it
 
@@ -576,6 +578,34 @@ class Trajectory(eqx.Module, Generic[M]):
         """
         self.refuse_batches("drawn")
         return door("animation")(self, path, seconds=seconds, progress=progress)
+
+    @front_door
+    def film(self, path: str | os.PathLike[str]) -> Path:
+        """The run as one HTML file that plays offline in any browser, with a time slider; of a batch, its members side by side.
+
+        **Arguments**
+
+        - `path`: where to write it, as .html. Of more than 400 saved states every so-many-th is in it.
+
+        **Returns** the path that was written.
+
+        **Raises** `InputError` for another ending, `StoreError` where it cannot be written.
+        """
+        return door("filmed")(self, path)
+
+    @front_door
+    def view(self, *, height: int = 600) -> "View":
+        """The run in a notebook, to be turned and played; once shown it plays without a kernel, too.
+
+        **Arguments**
+
+        - `height`: how high the view is, in pixels.
+
+        **Returns** a widget; the last line of a cell shows it.
+
+        **Raises** `InputError` where the `play` extra is not installed.
+        """
+        return door("view")(self, height)
 
 
 def _from_states(states: Any, times: Any, flow: Any) -> "Trajectory[Any]":
