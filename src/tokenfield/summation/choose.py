@@ -219,10 +219,10 @@ def _cost(name: str, r: Request) -> float:
         return _halved_cost(name, r)
     pairs, both = r.n * r.queries, r.n + r.queries
     if name == "dense":
-        return 0.05 + pairs * (1.8e-6 + 7.4e-8 * r.d)
-    if name == "circle":
+        return (0 if r.batch else 0.05) + pairs * (1.8e-6 + 7.4e-8 * r.d)
+    if name == "circle":  # a batch shares what is fixed
         direct = direct_cost(_degree(r), both)
-        return direct if r.batch else min(direct, transforms_cost(both))
+        return direct - direct_cost(0, 0) if r.batch else min(direct, transforms_cost(both))
     if name == "sphere":
         return 3.9 + 3.3e-4 * both + 9.1e-6 * _degree(r) ** 3
     root = _root(r)
