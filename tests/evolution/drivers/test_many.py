@@ -275,7 +275,7 @@ def test_watching_and_tracing_are_refused():
 def test_ensembles_on_the_circle_are_summed_fast():
     """One summation for all, for the largest β; members are those of dense sums."""
     flows = [tkf.sa(beta) for beta in (1.0, 30.0)]
-    starts = [tkf.Tokens.uniform_sphere(150, 2, seed=seed) for seed in range(2)]
+    starts = [tkf.Tokens.uniform_sphere(300, 2, seed=seed) for seed in range(2)]
     ours, dense = (tkf.evolve(flows, starts, t=1.0, save=3, summation=how) for how in (None, "dense"))
     assert ours.provenance.summation.startswith("circle") and dense.provenance.summation == "dense"
     assert np.max(abs(ours.x - dense.x)) < 1e-11
