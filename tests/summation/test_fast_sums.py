@@ -92,11 +92,11 @@ def test_in_a_batch(beyond):
 
 
 def test_a_batch_chooses_once():
-    """Where every member is fast, dense sums are in the program but not computed: one branch for all."""
+    """Both choices of the guard stay choices under vmap, where one that differed among members would become a selection between
+    branches that are all computed."""
     x, w = jnp.stack([directions(2000, 2, seed) for seed in range(3)]), jnp.full(2000, 1 / 2000)
     sums = jax.vmap(lambda x: point_by_point(9.0).exponential(9.0 * x, x, x, w).total)
-    text = str(jax.make_jaxpr(sums)(x))
-    assert "cond[" in text and "select_n" not in text.split("cond[")[1].split("branches")[0]
+    assert str(jax.make_jaxpr(sums)(x)).count("cond[") == 2
 
 
 def test_vmap_over_starts_is_summed_fast():

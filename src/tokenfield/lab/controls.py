@@ -1,5 +1,6 @@
 """Controls: what may be set on the page. Whatever somebody sends, a value is one of the menu's, or within the slider's ends."""
 
+import abc
 import dataclasses
 import functools
 import inspect
@@ -26,7 +27,7 @@ def real(value: Any) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Control:
+class Control(abc.ABC):
     """A control, as the page is told of it. `when` says for which values of others it is shown."""
 
     id: str
@@ -37,9 +38,9 @@ class Control:
     when: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     options: tuple[str, ...] = ()
 
+    @abc.abstractmethod
     def read(self, value: Any, before: Any) -> Any:
         """The value that somebody has sent as this control can take it; else the one before."""
-        raise NotImplementedError
 
     def told(self) -> dict[str, Any]:
         """What the page is told: no field that says nothing."""

@@ -1,5 +1,6 @@
 """What is seen of a measure: points and curves on the stage, numbers and pictures in the panels. One class per kind of measure."""
 
+import abc
 import dataclasses
 import functools
 import math
@@ -46,7 +47,7 @@ class Picture:
     arrays: dict[str, np.ndarray]
 
 
-class Scene:
+class Scene(abc.ABC):
     """How a kind of measure is seen. `stage` is asked for every frame; `panel` some times a second, by the name of a panel."""
 
     panels: ClassVar[tuple[str, ...]] = ()
@@ -57,12 +58,12 @@ class Scene:
         self.view = view
         self.count: int | None = None
 
-    def label(self, mu: Any) -> None:
+    def label(self, mu: Any) -> None:  # noqa: B027, a scene may have nobody to tell apart
         """Look who belongs together; some times a second."""
 
+    @abc.abstractmethod
     def stage(self, mu: Any) -> Picture:
         """The points and curves of a state."""
-        raise NotImplementedError
 
     def look(self, mu: Any, flow: Flow | None, wanted: tuple[str, ...]) -> Picture:
         """What the wanted panels show: numbers, or arrays."""
@@ -126,7 +127,7 @@ class TokenScene(Scene):
         """Whether all tokens are on the circle or the sphere."""
         return x.shape[1] in (2, 3) and bool(np.all(np.abs(np.einsum("nd,nd->n", x, x) - 1) < 1e-6))
 
-    def label(self, mu: Any) -> None:
+    def label(self, mu: Any) -> None:  # noqa: B027, a scene may have nobody to tell apart
         """Colour tokens by cluster, and count these."""
         x = np.asarray(mu.x)
         lengths = np.linalg.norm(x, axis=1)
