@@ -127,7 +127,7 @@ class TokenScene(Scene):
         """Whether all tokens are on the circle or the sphere."""
         return x.shape[1] in (2, 3) and bool(np.all(np.abs(np.einsum("nd,nd->n", x, x) - 1) < 1e-6))
 
-    def label(self, mu: Any) -> None:  # noqa: B027, a scene may have nobody to tell apart
+    def label(self, mu: Any) -> None:
         """Colour tokens by cluster, and count these."""
         x = np.asarray(mu.x)
         lengths = np.linalg.norm(x, axis=1)
